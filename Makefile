@@ -1,0 +1,38 @@
+# make demo   XTCL on Cora, from nothing to a scored run, in two minutes
+# make test   everything that must hold
+# make lint   style and types only
+# make bench  speed and memory, against a peer in the same run
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint bench clean
+
+.venv/core: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("xtcl needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/dev: .venv/core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+demo: .venv/core
+	rm -rf runs/demo
+	$(BIN)/xtcl fit cora --task nodes --encoder gcn --seed 0 --out runs/demo --compare logistic,gcn
+
+lint: .venv/dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+bench: .venv/dev
+	$(BIN)/python benchmarks/sampler_vs_xgboost.py
+	$(BIN)/python benchmarks/fit.py
+
+clean:
+	rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,68 @@
+"""xtcl: task-aware contrastive node embeddings that say which graph signals mattered.
+
+>>> from xtcl import XTCL, load_dataset, node_split
+>>> graph = load_dataset("cora")
+>>> split = node_split(graph, train=0.1, seed=0)
+>>> model = XTCL(task="nodes", encoder="gcn", random_state=0).fit(graph, split)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xtcl.estimator import XTCL
+    from xtcl.graph.datasets import block_model, load_dataset, random_graph
+    from xtcl.graph.graph import Graph
+    from xtcl.graph.leaks import check_no_leak
+    from xtcl.graph.link_split import LinkSplit, link_split
+    from xtcl.graph.node_split import NodeSplit, node_split
+    from xtcl.relations.registry import register_relation
+    from xtcl.relations.relation import Relation
+    from xtcl.sampling.xgsampler import XGSampler
+    from xtcl.tasks.own_task import OwnTask
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "XTCL": "xtcl.estimator",
+    "Graph": "xtcl.graph.graph",
+    "LinkSplit": "xtcl.graph.link_split",
+    "NodeSplit": "xtcl.graph.node_split",
+    "OwnTask": "xtcl.tasks.own_task",
+    "Relation": "xtcl.relations.relation",
+    "XGSampler": "xtcl.sampling.xgsampler",
+    "block_model": "xtcl.graph.datasets",
+    "check_no_leak": "xtcl.graph.leaks",
+    "link_split": "xtcl.graph.link_split",
+    "load_dataset": "xtcl.graph.datasets",
+    "node_split": "xtcl.graph.node_split",
+    "random_graph": "xtcl.graph.datasets",
+    "register_relation": "xtcl.relations.registry",
+}
+
+__all__ = [
+    "XTCL",
+    "Graph",
+    "LinkSplit",
+    "NodeSplit",
+    "OwnTask",
+    "Relation",
+    "XGSampler",
+    "__version__",
+    "block_model",
+    "check_no_leak",
+    "link_split",
+    "load_dataset",
+    "node_split",
+    "random_graph",
+    "register_relation",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, so that `import xtcl` alone is quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'xtcl' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,5 @@
+"""`python -m xtcl`."""
+
+from xtcl.cli.main import main
+
+main()

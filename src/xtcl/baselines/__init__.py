@@ -1,0 +1,1 @@
+"""Compared systems, one file each, behind one small interface."""

@@ -1,0 +1,64 @@
+"""`xtcl evaluate`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from xtcl.cli.bars import Bars
+from xtcl.cli.errors import reported
+from xtcl.cli.graphs import read_graph
+from xtcl.cli.options import (
+    DataOption,
+    DeviceOption,
+    GraphName,
+    JsonOption,
+    SeedOption,
+    TaskName,
+    TaskOption,
+)
+
+
+@reported
+def evaluate(
+    graph: GraphName,
+    task: TaskOption = TaskName.nodes,
+    method: Annotated[str, typer.Option(help="See `xtcl methods`.")] = "xtcl-gcn",
+    splits: Annotated[int, typer.Option(min=1, help="How many splits, from --seed up.")] = 5,
+    seed: SeedOption = 0,
+    device: DeviceOption = "auto",
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit and score a method on several splits: mean and standard error, in percent.
+
+    Example: xtcl evaluate cora --task nodes --method xtcl-gcn --splits 5 --json
+    """
+    from xtcl.baselines.registry import make_method
+    from xtcl.estimator import pick_device
+    from xtcl.experiments.evaluate import evaluate as run
+
+    chosen = make_method(method)
+    chosen.check_task(task.value)
+    result = run(
+        read_graph(graph, data),
+        task.value,
+        chosen,
+        splits=splits,
+        seed=seed,
+        device=pick_device(device),
+        progress=Bars(Console(stderr=True)),
+    )
+    if as_json:
+        typer.echo(json.dumps(result.to_json()))
+        return
+    console = Console()
+    console.print(
+        f"{result.method} on {result.dataset}, {result.task}: "
+        f"{result.metric} {result.mean:.2f} ± {result.stderr:.2f} over {splits} split(s)"
+    )
+    console.print("runs: " + ", ".join(f"{run:.2f}" for run in result.runs))
+    console.print("seconds: " + ", ".join(f"{s:.1f}" for s in result.seconds))

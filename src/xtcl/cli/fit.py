@@ -1,0 +1,139 @@
+"""`xtcl fit`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from xtcl.cli.bars import Bars
+from xtcl.cli.errors import INTERRUPTED, reported
+from xtcl.cli.graphs import read_graph
+from xtcl.cli.options import (
+    DataOption,
+    DeviceOption,
+    EncoderName,
+    GraphName,
+    JsonOption,
+    SeedOption,
+    TaskName,
+    TaskOption,
+)
+from xtcl.cli.tables import plain_table, weights_table
+from xtcl.errors import UsageError
+
+CHECKPOINTS = "checkpoint"
+
+
+@reported
+def fit(
+    graph: GraphName,
+    task: TaskOption = TaskName.nodes,
+    encoder: Annotated[EncoderName, typer.Option(help="The graph network.")] = EncoderName.gcn,
+    seed: SeedOption = 0,
+    out: Annotated[Path, typer.Option(help="Run directory to write.")] = Path("runs/latest"),
+    device: DeviceOption = "auto",
+    memory: Annotated[str | None, typer.Option(help="Memory to stay within, such as 4GB.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an interrupted fit.")
+    ] = False,
+    sampler: Annotated[
+        str, typer.Option(help="xtcl, or paper for Algorithm 1 literally.")
+    ] = "xtcl",
+    compare: Annotated[
+        str, typer.Option(help="Methods to score on the same split, such as logistic,gcn.")
+    ] = "",
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit XTCL on 10 % of the labels (or 60 % of the links) and score the rest.
+
+    Example: xtcl fit cora --task nodes --encoder gcn --out runs/cora
+    """
+    from xtcl.baselines.registry import make_method
+    from xtcl.estimator import XTCL, pick_device
+    from xtcl.experiments.evaluate import make_split, score_method
+    from xtcl.learning.checkpoint import Checkpoints
+    from xtcl.runs.identity import fit_identity
+
+    rivals = [make_method(name) for name in compare.split(",") if name]
+    where = pick_device(device)
+    notes = Console(stderr=True)
+    bars = Bars(notes)
+    if (out / "metrics.json").exists():
+        if not resume:
+            raise UsageError(f"'{out}' holds a finished run; choose another --out, or remove it.")
+        notes.print(f"The run in {out} is finished already.")
+        _show(json.loads((out / "metrics.json").read_text()), None, out, as_json)
+        return
+    whole = read_graph(graph, data)
+    for repair in whole.repairs.sentences():
+        notes.print(repair)
+    split = make_split(whole, task.value, seed)
+    model = XTCL(
+        task.value,
+        encoder.value,
+        sampler=sampler,
+        device=device,
+        memory=memory,
+        random_state=seed,
+        progress=bars,
+    )
+    checkpoints = Checkpoints(out / CHECKPOINTS)
+    if not resume:
+        checkpoints.clear()
+    checkpoints.claim(fit_identity(model, whole, split))
+    start = time.perf_counter()
+    try:
+        model.fit(whole, split, checkpoints=checkpoints)
+    except KeyboardInterrupt:
+        typer.echo("Interrupted; the same command with --resume goes on from here.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    seconds = time.perf_counter() - start
+    for name, kinds in model.sampler_.left_out_.items():
+        notes.print(f"Relation {name} was left out: it reads {' and '.join(kinds)}.")
+    figures = {f"xtcl-{encoder}": model.score(split)}
+    for rival in rivals:
+        bars.prefix = f"{rival.name}: "
+        figures[rival.name], _ = score_method(
+            whole, split, rival, seed=seed, device=where, progress=bars
+        )
+    metrics: dict[str, Any] = {
+        "dataset": whole.name,
+        "task": task.value,
+        "method": f"xtcl-{encoder}",
+        "metric": "auc" if task is TaskName.links else "accuracy",
+        "seed": seed,
+        "test": model.test_metrics(split),
+        "compared": {name: 100 * figure for name, figure in figures.items()},
+        "epochs": len(model.loss_curve_),
+        "seconds": round(seconds, 3),
+    }
+    model.save(out, split=split, metrics=metrics)
+    checkpoints.clear()
+    _show(metrics, model.relation_weights_, out, as_json)
+
+
+def _show(metrics: dict[str, Any], weights: Any, out: Path, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(metrics | {"out": str(out)}))
+        return
+    console = Console()
+    figures = plain_table(
+        "method",
+        f"test {metrics['metric']} (%)",
+        numbers=[f"test {metrics['metric']} (%)"],
+    )
+    for name, figure in metrics["compared"].items():
+        figures.add_row(name, f"{figure:.2f}")
+    console.print(figures)
+    if weights is not None:
+        console.print()
+        console.print(weights_table(weights))
+    console.print(
+        f"\nRun written to {out} (picture: {out / 'relation_weights.png'})", soft_wrap=True
+    )

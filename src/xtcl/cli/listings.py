@@ -1,0 +1,103 @@
+"""`xtcl datasets`, `xtcl relations`, `xtcl methods` and `xtcl doctor`: what there is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import typer
+from rich.console import Console
+
+from xtcl.cli.errors import reported
+from xtcl.cli.options import DataOption, JsonOption
+from xtcl.cli.tables import plain_table
+
+
+@reported
+def datasets(data: DataOption = None, as_json: JsonOption = False) -> None:
+    """List the data sets, and which of them can be loaded here.
+
+    Example: xtcl datasets --data path/to/datasets
+    """
+    from xtcl.graph.datasets import describe_datasets
+
+    found = describe_datasets(data)
+    if as_json:
+        typer.echo(json.dumps([asdict(info) for info in found]))
+        return
+    numbers = ("nodes", "edges", "classes", "attributes")
+    table = plain_table("name", *numbers, "here", "source", numbers=numbers)
+    for info in found:
+        figures = [f"{getattr(info, name):,}" for name in numbers]
+        table.add_row(info.name, *figures, "yes" if info.available else "no", info.source)
+    Console().print(table)
+
+
+@reported
+def relations(as_json: JsonOption = False) -> None:
+    """List the relations (graph signals) and what each of them reads.
+
+    Example: xtcl relations
+    """
+    from xtcl.relations.registry import make_relation, relation_names
+
+    found = [make_relation(name) for name in relation_names()]
+    if as_json:
+        described = [
+            {"name": r.name, "title": r.title, "reads": sorted(r.reads), "parameters": asdict(r)}
+            for r in found
+        ]
+        typer.echo(json.dumps(described))
+        return
+    table = plain_table("name", "title", "reads", "what it says")
+    for relation in found:
+        summary = (type(relation).__doc__ or "").strip().splitlines()
+        table.add_row(
+            relation.name,
+            relation.title,
+            ", ".join(sorted(relation.reads)),
+            summary[0] if summary else "",
+        )
+    Console().print(table)
+
+
+@reported
+def methods(as_json: JsonOption = False) -> None:
+    """List the methods that `xtcl evaluate` can run.
+
+    Example: xtcl methods
+    """
+    from xtcl.baselines.registry import METHODS
+
+    if as_json:
+        described = [
+            {"name": kind.name, "title": kind.title, "tasks": sorted(kind.tasks)}
+            for kind in METHODS.values()
+        ]
+        typer.echo(json.dumps(described))
+        return
+    table = plain_table("name", "title", "tasks", "what it is")
+    for kind in METHODS.values():
+        summary = (kind.__doc__ or "").strip().splitlines()
+        table.add_row(kind.name, kind.title, ", ".join(sorted(kind.tasks)), summary[0])
+    Console().print(table)
+
+
+@reported
+def doctor(data: DataOption = None, as_json: JsonOption = False) -> None:
+    """Say what is installed, which devices there are, and what is missing.
+
+    Example: xtcl doctor
+    """
+    from xtcl.cli.environment import describe_environment
+
+    found = describe_environment(data)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    console = Console()
+    for section, entries in found.items():
+        table = plain_table(section, "")
+        for name, value in entries.items():
+            table.add_row(f"  {name}", str(value))
+        console.print(table)

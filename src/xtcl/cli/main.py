@@ -1,0 +1,43 @@
+"""The `xtcl` command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import xtcl
+from xtcl.cli.evaluate import evaluate
+from xtcl.cli.fit import fit
+from xtcl.cli.listings import datasets, doctor, methods, relations
+
+app = typer.Typer(
+    name="xtcl",
+    help="Task-aware node embeddings that say which graph signals mattered.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (fit, evaluate, datasets, relations, methods, doctor):
+    app.command()(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(xtcl.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Task-aware node embeddings that say which graph signals mattered."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

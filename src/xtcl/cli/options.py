@@ -1,0 +1,42 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class TaskName(StrEnum):
+    """The tasks of the command line."""
+
+    nodes = "nodes"
+    links = "links"
+
+
+class EncoderName(StrEnum):
+    """The encoders of the command line."""
+
+    gcn = "gcn"
+    gat = "gat"
+
+
+GraphName = Annotated[
+    str,
+    typer.Argument(
+        metavar="GRAPH",
+        help="A data set (see `xtcl datasets`) or a graph file written by Graph.save.",
+    ),
+]
+TaskOption = Annotated[TaskName, typer.Option("--task", help="What the embeddings are for.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seeds the split and the fit.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", envvar="XTCL_DATA", help="Folder with data sets in PyG's raw layout; only read."
+    ),
+]

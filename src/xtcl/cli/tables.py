@@ -1,0 +1,39 @@
+"""Results as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from xtcl.relations.registry import relation_title
+from xtcl.sampling.xgsampler import RelationWeight
+
+
+def plain_table(*columns: str, numbers: Sequence[str] = (), title: str | None = None) -> Table:
+    """A table without a frame; the columns named in `numbers` are set flush right."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(
+            column,
+            justify="right" if column in numbers else "left",
+            no_wrap=column in columns[:1],  # names must be readable to the last letter
+        )
+    return table
+
+
+def weights_table(weights: Sequence[RelationWeight]) -> Table:
+    """What the sampler learned, in training order."""
+    numbers = ("order", "precision", "support", "w0", "w1", "importance")
+    table = plain_table("relation", *numbers, numbers=numbers)
+    for w in weights:
+        table.add_row(
+            relation_title(w.relation),
+            str(w.order),
+            f"{w.precision:.3f}",
+            str(w.support),
+            f"{w.w0:+.2f}",
+            f"{w.w1:+.2f}",
+            f"{w.importance:.2f}",
+        )
+    return table

@@ -1,0 +1,43 @@
+"""The errors a user can meet. Each is a sentence that names the thing, the place and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class XTCLError(Exception):
+    """Base of every error that xtcl raises on purpose; the command line exits with `exit_code`."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(XTCLError, ValueError):
+    """A parameter or option has a value that cannot be used."""
+
+    exit_code = 2
+
+
+class DataError(XTCLError, ValueError):
+    """The data cannot be used as they are."""
+
+    exit_code = 3
+
+
+class BudgetError(XTCLError):
+    """The work does not fit the memory the user allowed."""
+
+    exit_code = 4
+
+
+class NotFittedError(XTCLError, AttributeError):
+    """A result was asked for before `fit`."""
+
+    exit_code = 2
+
+
+def first_few(items: Iterable[object], limit: int = 5) -> str:
+    """The first offenders as text: '3, 8, 13, ... (12 in all)'."""
+    everything = list(items)
+    shown = ", ".join(str(item) for item in everything[:limit])
+    return shown if len(everything) <= limit else f"{shown}, ... ({len(everything)} in all)"

@@ -1,0 +1,306 @@
+"""XTCL: the front door."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from torch import nn
+
+from xtcl.errors import NotFittedError, UsageError
+from xtcl.graph.graph import Graph
+from xtcl.graph.link_split import LinkSplit
+from xtcl.graph.node_split import NodeSplit
+from xtcl.graph.whole_split import whole_split
+from xtcl.learning.checkpoint import NoCheckpoints
+from xtcl.memory import parse_memory, rows_within
+from xtcl.progress import Progress
+from xtcl.relations.relation import Relation
+from xtcl.sampling.xgsampler import PairExplanation, RelationWeight
+from xtcl.tasks.answers import LinkAnswer, NodeAnswer
+from xtcl.tasks.fit import FittedTask, fit_task
+from xtcl.tasks.pipeline import FitOptions
+from xtcl.tasks.recipe import Recipe
+from xtcl.tasks.registry import TASKS, make_task
+from xtcl.tasks.scoring import score_on_test
+from xtcl.tasks.task import Task
+from xtcl.tasks.training_side import TrainingSide, training_side
+
+
+class XTCL(BaseEstimator):  # type: ignore[misc]
+    """Task-aware node embeddings, with an account of which graph signals mattered.
+
+    Parameters
+    ----------
+    task : "nodes", "links" or a Task
+        What the embeddings are for. `OwnTask` takes an indicator function of your own.
+    encoder : "gcn", "gat" or a module
+        A module of your own takes `(x, edge_index)` and is copied, never changed.
+    relations : "paper", or names and Relation objects
+        The graph signals to choose from; "paper" are all nine.
+    sampler : "xtcl" or "paper"
+        "paper" is Algorithm 1 and Equation 1 to the letter, without cross-fitting.
+    crossfit, quantiles, positives, negatives, temperature, similarity, epochs, learning_rate, width
+        Single settings; what is None comes from the task's recipe. With `epochs` given, training
+        runs that long; otherwise it stops when the loss settles.
+    use_labels : bool
+        Let the label relations see the graph's labels in link prediction.
+    device : "auto", "cpu", "cuda", ...
+    memory : amount such as "4GB", or None
+        Kept by working in smaller blocks; the result does not change.
+    random_state : int
+        Seeds everything. Global random states are not touched.
+    progress : Progress or None
+        Where to report progress.
+
+    Attributes
+    ----------
+    embedding_ : float32 array [V, width]
+    relation_weights_ : tuple of RelationWeight, in training order
+    positives_ : int64 array [V, B], -1 where a node has fewer
+    loss_curve_ : tuple of float, one an epoch
+    head_, encoder_, sampler_, classes_, recipe_ : the fitted parts
+
+    Examples
+    --------
+    >>> from xtcl import XTCL, load_dataset, node_split
+    >>> graph = load_dataset("cora")
+    >>> split = node_split(graph, train=0.1, seed=0)
+    >>> model = XTCL(task="nodes", encoder="gcn", random_state=0)
+    >>> model.fit(graph, split).score(split) > 0.8  # doctest: +SKIP
+    True
+
+    """
+
+    def __init__(
+        self,
+        task: str | Task = "nodes",
+        encoder: str | nn.Module = "gcn",
+        *,
+        relations: str | Iterable[str | Relation] = "paper",
+        sampler: str = "xtcl",
+        crossfit: int | None = None,
+        quantiles: Sequence[float] | None = None,
+        positives: int | None = None,
+        negatives: int | None = None,
+        temperature: float | None = None,
+        similarity: str | None = None,
+        epochs: int | None = None,
+        learning_rate: float | None = None,
+        width: int | None = None,
+        use_labels: bool = False,
+        device: str = "auto",
+        memory: str | int | None = None,
+        random_state: int = 0,
+        progress: Progress | None = None,
+    ) -> None:
+        self.task = task
+        self.encoder = encoder
+        self.relations = relations
+        self.sampler = sampler
+        self.crossfit = crossfit
+        self.quantiles = quantiles
+        self.positives = positives
+        self.negatives = negatives
+        self.temperature = temperature
+        self.similarity = similarity
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.width = width
+        self.use_labels = use_labels
+        self.device = device
+        self.memory = memory
+        self.random_state = random_state
+        self.progress = progress
+
+    def fit(
+        self,
+        graph: Any,
+        split: NodeSplit | LinkSplit | None = None,
+        *,
+        checkpoints: NoCheckpoints | None = None,
+    ) -> XTCL:
+        """Fit on the training side of `split`; without one, on all labels or links there are.
+
+        `graph` is a Graph, a PyG `Data` or a NetworkX graph.
+        """
+        graph = as_graph(graph)
+        task = make_task(self.task)
+        side = self._side(graph, task, split)
+        self.recipe_ = self.resolved_recipe()
+        options = FitOptions(
+            encoder=self.encoder,
+            relations=self.relations,
+            seed=self.random_state,
+            device=pick_device(self.device),
+            block_rows=self._block_rows(side.graph),
+            progress=self.progress or Progress(),
+            checkpoints=checkpoints or NoCheckpoints(),
+        )
+        self._take(fit_task(side, task, self.recipe_, options), side)
+        self._graph = graph
+        return self
+
+    def _take(self, result: FittedTask, side: TrainingSide) -> None:
+        """Set the fitted attributes."""
+        self._result = result
+        self.training_side_ = side
+        self.embedding_ = result.fitted.embedding
+        self.positives_ = result.fitted.positives
+        self.sampler_ = result.fitted.sampler
+        self.encoder_ = result.fitted.encoder
+        self.head_ = result.head
+        self.loss_curve_ = result.fitted.trained.losses
+        self.relation_weights_: tuple[RelationWeight, ...] = self.sampler_.relation_weights_
+        self.classes_ = np.array(side.graph.classes, dtype=object)
+        self.n_features_in_ = side.graph.num_attributes
+
+    def predict(self, nodes_or_pairs: ArrayLike | None = None) -> np.ndarray:
+        """Class of `nodes` (all when left out), or whether `pairs` [2, n] are links."""
+        answer = self._fitted().answer
+        if isinstance(answer, NodeAnswer):
+            codes = answer.predictions[self._nodes(nodes_or_pairs)]
+            return self.training_side_.graph.label_values(codes)
+        return np.asarray(self.predict_proba(nodes_or_pairs) >= 0.5)
+
+    def predict_proba(self, nodes_or_pairs: ArrayLike | None = None) -> np.ndarray:
+        """Class probabilities of `nodes` [n, C], or the chance of a link for `pairs` [2, n]."""
+        answer = self._fitted().answer
+        if isinstance(answer, NodeAnswer):
+            return answer.probabilities[self._nodes(nodes_or_pairs)]
+        return np.asarray(self.head_.probability(self.embedding_, self._pairs(nodes_or_pairs)))
+
+    def decision_function(self, pairs: ArrayLike) -> np.ndarray:
+        """Score of each pair [2, n]: the higher, the likelier a link."""
+        answer = self._fitted().answer
+        if not isinstance(answer, LinkAnswer):
+            raise UsageError("decision_function is for task='links'; use predict_proba for nodes.")
+        return answer.score(self._pairs(pairs))
+
+    def score(self, split: NodeSplit | LinkSplit, graph: Any = None) -> float:
+        """Accuracy or AUC on the test side of `split`; a loaded model needs the `graph` too."""
+        return self.test_metrics(split, graph)[self._result.task.metric]
+
+    def test_metrics(self, split: NodeSplit | LinkSplit, graph: Any = None) -> dict[str, float]:
+        """All metrics of the task on the test side of `split`, as fractions."""
+        answer = self._fitted().answer
+        known = as_graph(graph) if graph is not None else getattr(self, "_graph", None)
+        if known is None:
+            raise UsageError("A loaded model has no test labels: call score(split, graph).")
+        return dict(score_on_test(answer, known, split))
+
+    def explain(self, u: int, v: int) -> PairExplanation:
+        """Which relations speak for v as a positive of u, and how loudly."""
+        self._fitted()
+        return self.sampler_.explain(u, v)
+
+    def resolved_recipe(self) -> Recipe:
+        """The task's recipe with the parameters given here put in."""
+        task = make_task(self.task)
+        recipe = task.recipe(self.encoder if isinstance(self.encoder, str) else "own")
+        if self.sampler not in ("xtcl", "paper"):
+            raise UsageError(f"sampler='{self.sampler}' must be 'xtcl' or 'paper'.")
+        if self.sampler == "paper":
+            recipe = recipe.literal()
+        sampler, training = recipe.sampler, recipe.training
+        if self.quantiles is not None:
+            sampler = replace(sampler, quantiles=tuple(self.quantiles))
+        if self.epochs is not None:
+            training = replace(training, stopping=None)
+        training = replace(training, **self._given("epochs", "learning_rate", "negatives"))
+        training = replace(training, **self._given("temperature", "similarity"))
+        encoder_options = recipe.encoder_options | self._given("width")
+        recipe = replace(
+            recipe, sampler=sampler, training=training, encoder_options=encoder_options
+        )
+        return replace(recipe, **self._given("crossfit", "positives"))
+
+    def save(self, folder: str | PathLike[str], **extra: Any) -> None:
+        """Write a run directory; see `xtcl.runs.directory` for what is in it."""
+        from xtcl.runs.directory import write_run
+
+        self._fitted()
+        write_run(self, folder, **extra)
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str], **parts: Any) -> XTCL:
+        """Read a run directory. A module or task of your own is given as `encoder=` or `task=`."""
+        from xtcl.runs.directory import read_run
+
+        model = read_run(folder, **parts)
+        if not isinstance(model, cls):
+            raise UsageError(f"The run in '{folder}' was not written by {cls.__name__}.")
+        return model
+
+    def _given(self, *names: str) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    def _fitted(self) -> FittedTask:
+        if not hasattr(self, "_result"):
+            raise NotFittedError("This XTCL is not fitted yet; call fit(graph, split) first.")
+        return self._result
+
+    def _block_rows(self, graph: Graph) -> int | None:
+        if self.memory is None:
+            return None
+        options = self.resolved_recipe().encoder_options
+        width = options.get("width", 512)
+        return rows_within(parse_memory(self.memory), graph, int(str(width)))
+
+    def _nodes(self, nodes: ArrayLike | None) -> np.ndarray:
+        count = len(self.embedding_)
+        chosen = np.arange(count) if nodes is None else np.atleast_1d(np.asarray(nodes))
+        if chosen.size and (chosen.min() < -count or chosen.max() >= count):
+            raise UsageError(f"Nodes are 0 to {count - 1}; {chosen.max()} is not among them.")
+        return chosen
+
+    def _pairs(self, pairs: ArrayLike | None) -> np.ndarray:
+        if pairs is None:
+            raise UsageError("Link prediction answers for pairs: give an array [2, n] of nodes.")
+        return np.asarray(pairs)
+
+    def _side(self, graph: Graph, task: Task, split: NodeSplit | LinkSplit | None) -> TrainingSide:
+        if split is None:
+            if not graph.has_labels and task.name not in TASKS:
+                return TrainingSide(graph)
+            split = whole_split(graph, task.name, self.random_state)
+        wanted = "links" if task.name == "links" else "nodes"
+        if split.kind != wanted:
+            raise UsageError(
+                f"task='{task.name}' needs a split of {wanted} and got one of {split.kind}: "
+                f"use {'link' if wanted == 'links' else 'node'}_split(graph)."
+            )
+        return training_side(graph, split, use_labels=self.use_labels)
+
+
+def as_graph(graph: Any) -> Graph:
+    """`graph` itself, or a Graph made from a PyG `Data` or a NetworkX graph."""
+    if isinstance(graph, Graph):
+        return graph
+    home = type(graph).__module__.partition(".")[0]
+    if home == "torch_geometric":
+        return Graph.from_pyg(graph)
+    if home == "networkx":
+        return Graph.from_networkx(graph)
+    raise UsageError(
+        f"A {type(graph).__name__} is no graph: give an xtcl Graph, a PyG Data or a NetworkX graph."
+    )
+
+
+def pick_device(name: str) -> torch.device:
+    """The device called `name`; "auto" is a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as unknown:
+        raise UsageError(f"There is no device '{name}'; use auto, cpu or cuda.") from unknown
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError("There is no CUDA device here; use device='auto' or 'cpu'.")
+    return device

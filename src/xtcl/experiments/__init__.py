@@ -1,0 +1,1 @@
+"""Comparisons: every method on the same splits, in one run."""

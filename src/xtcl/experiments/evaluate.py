@@ -1,0 +1,105 @@
+"""One method on several splits of one graph."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+
+from xtcl.baselines.method import Method
+from xtcl.errors import UsageError
+from xtcl.graph.graph import Graph
+from xtcl.graph.leaks import check_no_leak
+from xtcl.graph.link_split import LinkSplit, link_split
+from xtcl.graph.node_split import NodeSplit, node_split
+from xtcl.progress import Progress
+from xtcl.tasks.registry import make_task
+from xtcl.tasks.scoring import score_on_test
+from xtcl.tasks.training_side import training_side
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A method's figures over splits, in percent; `stderr` is the standard error of the mean."""
+
+    dataset: str
+    task: str
+    method: str
+    metric: str
+    mean: float
+    stderr: float
+    runs: list[float]
+    seeds: list[int]
+    seconds: list[float]
+
+    def to_json(self) -> dict[str, object]:
+        """The object that `xtcl evaluate --json` prints."""
+        return asdict(self)
+
+
+def make_split(graph: Graph, task: str, seed: int) -> NodeSplit | LinkSplit:
+    """The paper's split of a task: 10 % of the labels, or 60 % of the links, for training."""
+    split = link_split(graph, seed=seed) if task == "links" else node_split(graph, seed=seed)
+    check_no_leak(graph, split)
+    return split
+
+
+def score_method(
+    graph: Graph,
+    split: NodeSplit | LinkSplit,
+    method: Method,
+    *,
+    seed: int,
+    device: torch.device,
+    progress: Progress,
+) -> tuple[float, float]:
+    """The method's metric on one split, as a fraction, and the seconds it took to fit."""
+    task = make_task(split.kind)
+    start = time.perf_counter()
+    answer = method.fit(
+        training_side(graph, split), task.name, seed=seed, device=device, progress=progress
+    )
+    seconds = time.perf_counter() - start
+    return score_on_test(answer, graph, split)[task.metric], seconds
+
+
+def evaluate(
+    graph: Graph,
+    task: str,
+    method: Method,
+    *,
+    splits: int = 5,
+    seed: int = 0,
+    device: torch.device | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Fit and score `method` on splits `seed` to `seed + splits - 1`."""
+    if splits < 1:
+        raise UsageError(f"splits={splits} must be at least 1.")
+    seeds = list(range(seed, seed + splits))
+    figures, seconds = [], []
+    for number in seeds:
+        figure, took = score_method(
+            graph,
+            make_split(graph, task, number),
+            method,
+            seed=number,
+            device=device or torch.device("cpu"),
+            progress=progress or Progress(),
+        )
+        figures.append(round(100 * figure, 4))
+        seconds.append(round(took, 3))
+    spread = float(np.std(figures, ddof=1) / np.sqrt(splits)) if splits > 1 else 0.0
+    return Evaluation(
+        dataset=graph.name,
+        task=task,
+        method=method.name,
+        metric=make_task(task).metric,
+        mean=round(float(np.mean(figures)), 4),
+        stderr=round(spread, 4),
+        runs=figures,
+        seeds=seeds,
+        seconds=seconds,
+    )

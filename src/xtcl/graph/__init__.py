@@ -1,0 +1,1 @@
+"""The graph: one validated object, and the ways into and out of it."""

@@ -1,0 +1,71 @@
+"""Undirected node pairs: one canonical form, one integer key, and draws from the non-links."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from xtcl.errors import DataError
+from xtcl.graph.draw import distinct
+
+Pairs = NDArray[np.int64]
+"""Shape [2, n]: pair i joins nodes [0, i] and [1, i]."""
+
+
+def canonical_pairs(pairs: ArrayLike) -> Pairs:
+    """Smaller end first, sorted; duplicates and loops stay, for `check_no_leak` to find."""
+    array = np.asarray(pairs)
+    if array.size == 0:
+        return np.empty((2, 0), dtype=np.int64)
+    if array.ndim != 2 or array.shape[0] != 2 or not np.issubdtype(array.dtype, np.integer):
+        raise DataError(
+            f"Node pairs must be whole numbers of shape [2, n], not {array.dtype} of shape "
+            f"{list(array.shape)}."
+        )
+    ends = np.sort(array.astype(np.int64), axis=0)
+    return ends[:, np.lexsort((ends[1], ends[0]))]
+
+
+def pair_keys(pairs: Pairs, num_nodes: int) -> NDArray[np.int64]:
+    """`u * V + v` for canonical pairs: sorted where they are; exact up to three milliard nodes."""
+    keys: NDArray[np.int64] = pairs[0] * num_nodes + pairs[1]
+    return keys
+
+
+def unpack_keys(keys: NDArray[np.int64], num_nodes: int) -> Pairs:
+    """The pairs that `pair_keys` made into `keys`."""
+    return np.stack(np.divmod(keys, num_nodes)) if keys.size else np.empty((2, 0), dtype=np.int64)
+
+
+def count_pairs(num_nodes: int) -> int:
+    """V (V - 1) / 2, the number of undirected pairs."""
+    return num_nodes * (num_nodes - 1) // 2
+
+
+def is_among(keys: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which keys are in the sorted `known`; quicker than `np.isin`, which sorts both again."""
+    if known.size == 0:
+        return np.zeros(keys.size, dtype=np.bool_)
+    places = np.minimum(np.searchsorted(known, keys), known.size - 1)
+    among: NDArray[np.bool_] = known[places] == keys
+    return among
+
+
+def draw_non_links(links: Pairs, num_nodes: int, want: int, rng: np.random.Generator) -> Pairs:
+    """A uniform sample, in random order, of `want` pairs that are not among the canonical `links`.
+
+    Rejection sampling, except where links and sample together fill an eighth of all pairs; there
+    listing every pair costs no more. So the cost is O((E + want) log(E + want)) on any graph.
+    """
+    taken = pair_keys(links, num_nodes)
+    if count_pairs(num_nodes) <= 8 * (taken.size + want):
+        everything = pair_keys(np.stack(np.triu_indices(num_nodes, k=1)), num_nodes)
+        free = np.setdiff1d(everything, taken, assume_unique=True)
+        return unpack_keys(rng.permutation(free)[:want], num_nodes)
+
+    def draw(count: int) -> NDArray[np.int64]:
+        ends = np.sort(rng.integers(num_nodes, size=(2, count)), axis=0)
+        keys = pair_keys(ends[:, ends[0] != ends[1]], num_nodes)
+        return keys[~is_among(keys, taken)]
+
+    return unpack_keys(distinct(draw, want), num_nodes)

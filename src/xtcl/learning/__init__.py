@@ -1,0 +1,1 @@
+"""From positives to embeddings: the contrastive loss, the encoders, the trainer."""

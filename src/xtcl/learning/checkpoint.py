@@ -1,0 +1,110 @@
+"""Intermediate results on disk, so that an interrupted fit can go on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from xtcl.files import atomic_path
+
+
+class NoCheckpoints:
+    """Keeps nothing: every fit starts from the beginning."""
+
+    def inside(self, name: str) -> NoCheckpoints:
+        """The checkpoints of a part of the work."""
+        return self
+
+    def load(self, name: str) -> dict[str, Tensor] | None:
+        """What was saved as `name`, or None."""
+        return None
+
+    def save(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        """Keep `tensors` as `name`; replaces what was there."""
+
+
+class Checkpoints(NoCheckpoints):
+    """Named sets of tensors in a folder, each a safetensors file that is whole or not there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def inside(self, name: str) -> Checkpoints:
+        """A folder in this folder."""
+        return Checkpoints(self.folder / name)
+
+    def load(self, name: str) -> dict[str, Tensor] | None:
+        """What was saved as `name`; a damaged file counts as none."""
+        path = self.folder / f"{name}.safetensors"
+        try:
+            return load_file(path) if path.exists() else None
+        except (SafetensorError, OSError):
+            return None
+
+    def save(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        """Write `tensors` in one step."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with atomic_path(self.folder / f"{name}.safetensors") as temporary:
+            save_file({key: value.contiguous() for key, value in tensors.items()}, temporary)
+
+    def claim(self, identity: str) -> None:
+        """Throw away what belongs to another fit than `identity`."""
+        owner = self.folder / "identity.json"
+        if not owner.exists() or json.loads(owner.read_text()).get("identity") != identity:
+            self.clear()
+            self.folder.mkdir(parents=True)
+            with atomic_path(owner) as temporary:
+                temporary.write_text(json.dumps({"identity": identity}))
+
+    def clear(self) -> None:
+        """Remove the folder."""
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
+
+@dataclass
+class TrainingState:
+    """Everything a training loop needs to go on: weights, optimiser, random states, losses."""
+
+    encoder: nn.Module
+    optimiser: torch.optim.Optimizer
+    generator: torch.Generator
+    losses: list[float]
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """The state as named tensors."""
+        tensors = {f"encoder.{k}": v for k, v in self.encoder.state_dict().items()}
+        for number, state in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser.{number}.{k}": torch.as_tensor(v) for k, v in state.items()}
+        tensors["random.draws"] = self.generator.get_state()
+        tensors["random.torch"] = torch.get_rng_state()
+        if self.generator.device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state(self.generator.device)
+        tensors["losses"] = torch.tensor(self.losses, dtype=torch.float64)
+        return tensors
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put everything back."""
+        parts: dict[str, dict[str, Tensor]] = {"encoder": {}, "optimiser": {}}
+        for name, value in tensors.items():
+            owner, _, rest = name.partition(".")
+            parts.setdefault(owner, {})[rest] = value
+        self.encoder.load_state_dict(parts["encoder"])
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in parts["optimiser"].items():
+            number, _, key = name.partition(".")
+            state.setdefault(int(number), {})[key] = value
+        self.optimiser.load_state_dict(self.optimiser.state_dict() | {"state": state})
+        self.generator.set_state(tensors["random.draws"])
+        torch.set_rng_state(tensors["random.torch"])
+        if "random.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["random.cuda"], self.generator.device)
+        self.losses[:] = tensors["losses"].tolist()

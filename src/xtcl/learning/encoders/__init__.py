@@ -1,0 +1,1 @@
+"""Encoders: modules that turn `(x, edge_index)` into embeddings."""

@@ -1,0 +1,43 @@
+"""A costly function of tensors that do not change from epoch to epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+class Remembered:
+    """The latest result, given again as long as it is asked for with the same tensors.
+
+    The same are the same objects that nobody has written to since. torch counts writes in place;
+    only those that bypass it (through a NumPy view of the memory, through `.data`) stay unseen.
+    Copies and pickles remember nothing: the data of a fit are no part of its model.
+    """
+
+    def __init__(self) -> None:
+        self._tensors: tuple[Tensor, ...] = ()
+        self._state: object = None
+        self._result: Tensor | None = None
+
+    def __reduce__(self) -> tuple[type[Remembered], tuple[()]]:
+        return type(self), ()
+
+    def get(
+        self, compute: Callable[[], Tensor], tensors: tuple[Tensor, ...], other: object = None
+    ) -> Tensor:
+        """`compute()`, which must depend on nothing but `tensors` and `other`."""
+        # What inference mode makes is of no use to a later backward pass.
+        state = (other, torch.is_inference_mode_enabled(), [_writes(each) for each in tensors])
+        same = len(tensors) == len(self._tensors) and all(
+            tensor is known for tensor, known in zip(tensors, self._tensors, strict=True)
+        )
+        if self._result is None or not same or state != self._state:
+            self._result = compute()
+            self._tensors, self._state = tensors, state
+        return self._result
+
+
+def _writes(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version  # torch does not count for these

@@ -1,0 +1,74 @@
+r"""The contrastive loss, Equation 1 of the paper.
+
+.. math:: \mathcal L(u) = -\frac 1B \sum_{b=1}^B \log \frac{e^{s(u, p_b)}}
+          {e^{s(u, p_b)} + \sum_{k=1}^K e^{s(u, n_k)}}
+
+with B positives :math:`p_b` and K negatives :math:`n_k` of node u. The paper's s is the inner
+product :math:`z_u^\top z_v`; with no bound on the length of z it was measured to collapse, so the
+default is the cosine divided by a temperature.
+
+Citation: van den Oord, Li and Vinyals, "Representation Learning with Contrastive Predictive
+Coding", 2018, and Equation 1 of Lin and Neville, "Improving Node Representation by Boosting
+Task-Aware Contrastive Loss", 2024.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from xtcl.learning.unit_rows import unit_rows
+
+Similarity = Literal["cosine", "inner"]
+
+
+def contrastive_loss(
+    z: Tensor,
+    positives: Tensor,
+    negatives: Tensor,
+    *,
+    anchors: Tensor | None = None,
+    weights: Tensor | None = None,
+    similarity: Similarity = "cosine",
+    temperature: float = 0.5,
+) -> Tensor:
+    """Mean of Equation 1 over the anchors that have a positive.
+
+    Args:
+        z: embeddings [V, h].
+        positives: nodes [n, B] for each anchor; places with -1 are empty and do not count.
+        negatives: nodes [K] shared by all anchors, or [n, K]. An anchor that turns up among its own
+            negatives does not count as one.
+        anchors: the nodes u [n]; all nodes when left out.
+        weights: how much each positive counts [n, B]; all alike when left out. The weights of an
+            anchor are scaled to sum to one.
+        similarity: "cosine" or the paper's "inner" product.
+        temperature: what the similarity is divided by; the paper's form is 1.
+
+    With l the log-sum-exp over negatives, a term is softplus(l - s): it neither overflows nor loses
+    digits. Half precision is raised to single, in which a sum over many anchors has room.
+    Cost: O(n (B + K) h); shared negatives need one matrix product, own ones a gather.
+
+    """
+    z = z.to(torch.promote_types(z.dtype, torch.float32))
+    if similarity == "cosine":
+        z = unit_rows(z)
+    nodes = torch.arange(len(z), device=z.device) if anchors is None else anchors
+    query = z[nodes] / temperature
+    filled = positives >= 0
+    attraction = torch.einsum("nh,nbh->nb", query, z[positives.clamp_min(0)])
+    if negatives.dim() == 1:
+        repulsion = query @ z[negatives].T
+    else:
+        repulsion = torch.einsum("nh,nkh->nk", query, z[negatives])
+    repulsion = repulsion.masked_fill(negatives == nodes[:, None], -torch.inf)
+    terms = F.softplus(torch.logsumexp(repulsion, dim=1, keepdim=True) - attraction)
+    share = filled.to(z.dtype) if weights is None else weights * filled
+    total = share.sum(dim=1)
+    counted = total > 0
+    # An empty place must not reach the sum even when its term is not finite.
+    per_anchor = (share * terms.masked_fill(~filled, 0.0)).sum(dim=1) / total.where(counted, 1.0)
+    return per_anchor[counted].sum() / counted.sum().clamp_min(1)

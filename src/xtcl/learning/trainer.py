@@ -1,0 +1,168 @@
+"""The training loop: full-batch, seeded, interruptible."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from xtcl.errors import DataError, UsageError
+from xtcl.learning.checkpoint import NoCheckpoints, TrainingState
+from xtcl.learning.loss import Similarity, contrastive_loss
+from xtcl.learning.positive_source import PositiveSource, draw_positives
+from xtcl.learning.stopping import Plateau
+
+CHECKPOINT_EVERY = 10
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How an encoder is trained.
+
+    `negatives` random nodes are drawn each epoch and shared by all anchors. `link_dropout` is the
+    share of links left out of message passing each epoch; they stay positives. `epochs` is the most
+    there will be, `stopping` may end training earlier.
+    """
+
+    epochs: int = 200
+    learning_rate: float = 1e-3
+    weight_decay: float = 5e-4
+    negatives: int = 512
+    similarity: Similarity = "cosine"
+    temperature: float = 0.5
+    link_dropout: float = 0.0
+    stopping: Plateau | None = field(default_factory=Plateau)
+
+    def checked(self) -> TrainingSettings:
+        """These settings, or an error that names the one that cannot be used."""
+        for name, least in (("epochs", 1), ("negatives", 1)):
+            if getattr(self, name) < least:
+                raise UsageError(f"{name}={getattr(self, name)} must be at least {least}.")
+        for name in ("learning_rate", "temperature"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name}={getattr(self, name)} must be above 0.")
+        if not self.weight_decay >= 0:
+            raise UsageError(f"weight_decay={self.weight_decay} must not be below 0.")
+        if not 0 <= self.link_dropout < 1:
+            raise UsageError(f"link_dropout={self.link_dropout} must be in [0, 1).")
+        if self.similarity not in ("cosine", "inner"):
+            raise UsageError(f"similarity='{self.similarity}' must be 'cosine' or 'inner'.")
+        return self
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training gave: the embedding of every node and the loss of every epoch."""
+
+    embedding: Tensor
+    losses: tuple[float, ...]
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[torch.Generator]:
+    """Seed torch for what is inside (dropout, initial weights) and leave its state as it was."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every GPU too
+        for gpu in devices:
+            with torch.cuda.device(gpu):
+                torch.cuda.manual_seed(seed)
+        yield torch.Generator(device).manual_seed(seed)
+
+
+def train(
+    make_encoder: Callable[[], nn.Module],
+    x: Tensor,
+    edge_index: Tensor,
+    sources: list[PositiveSource],
+    settings: TrainingSettings,
+    *,
+    seed: int = 0,
+    on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
+    checkpoints: NoCheckpoints | None = None,
+) -> tuple[nn.Module, Trained]:
+    """Train an encoder so that every node comes close to its positives.
+
+    `make_encoder` is called under the seed, so that initial weights repeat too. Everything runs on
+    the device of `x`. Given the same seed, a run on the CPU repeats to the byte, also when it was
+    interrupted and goes on from `checkpoints`.
+    """
+    settings.checked()
+    checkpoints = checkpoints or NoCheckpoints()
+    device = x.device
+    sources = [source.to(device) for source in sources]
+    nodes = torch.arange(len(x), device=device)
+    losses: list[float] = []
+    with seeded(seed, device) as generator:
+        encoder = make_encoder().to(device)
+        optimiser = torch.optim.Adam(
+            encoder.parameters(),
+            lr=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+        )
+        state = TrainingState(encoder, optimiser, generator, losses)
+        saved = checkpoints.load("training")
+        if saved is not None:
+            state.restore(saved)
+            on_epoch(len(losses), losses[-1])
+        while len(losses) < settings.epochs and not _settled(settings, losses):
+            encoder.train()
+            links = drop_links(edge_index, settings.link_dropout, generator)
+            positives, weights = draw_positives(sources, nodes, generator)
+            negatives = torch.randint(
+                len(x), (settings.negatives,), generator=generator, device=device
+            )
+            loss = contrastive_loss(
+                encoder(x, links),
+                positives,
+                negatives,
+                weights=weights,
+                similarity=settings.similarity,
+                temperature=settings.temperature,
+            )
+            optimiser.zero_grad()
+            torch.autograd.backward(loss)
+            optimiser.step()
+            losses.append(loss.item())
+            _check_finite(losses[-1], f"The loss became {losses[-1]}", len(losses), settings)
+            on_epoch(len(losses), losses[-1])
+            if len(losses) % CHECKPOINT_EVERY == 0:
+                checkpoints.save("training", state.to_tensors())
+        embedding = embed(encoder, x, edge_index)
+        largest = embedding.abs().max().item()
+        _check_finite(largest, "The embedding overflowed", len(losses), settings)
+    return encoder, Trained(embedding, tuple(losses))
+
+
+def embed(encoder: nn.Module, x: Tensor, edge_index: Tensor) -> Tensor:
+    """Embeddings of all nodes, without dropout."""
+    encoder.eval()
+    with torch.no_grad():
+        embedding: Tensor = encoder(x, edge_index)
+    return embedding
+
+
+def drop_links(edge_index: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Leave out each undirected link with chance `share`, both directions together."""
+    if share == 0:
+        return edge_index
+    once = edge_index[:, edge_index[0] < edge_index[1]]
+    chance = torch.rand(once.shape[1], generator=generator, device=once.device)
+    kept = once[:, chance >= share]
+    return torch.cat([kept, kept.flip(0)], dim=1)
+
+
+def _settled(settings: TrainingSettings, losses: list[float]) -> bool:
+    return settings.stopping is not None and settings.stopping.reached(losses)
+
+
+def _check_finite(value: float, what: str, epoch: int, settings: TrainingSettings) -> None:
+    if not math.isfinite(value):
+        raise DataError(
+            f"{what} in epoch {epoch}. Lower learning_rate ({settings.learning_rate}) or raise "
+            f"temperature ({settings.temperature})."
+        )

@@ -1,0 +1,50 @@
+"""The diameter of the largest connected component."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+UNREACHED = -1
+
+
+def hop_distances(adjacency: sp.csr_array, source: int) -> np.ndarray:
+    """Steps from `source` to every node, UNREACHED where there is no path."""
+    distance = np.full(adjacency.shape[0], UNREACHED, dtype=np.int64)
+    distance[source] = 0
+    frontier = np.array([source])
+    step = 0
+    while len(frontier):
+        step += 1
+        neighbours = np.unique(adjacency[frontier].indices)
+        frontier = neighbours[distance[neighbours] == UNREACHED]
+        distance[frontier] = step
+    return distance
+
+
+def largest_component_diameter(adjacency: sp.csr_array) -> int:
+    """Exact diameter of the largest component; 1 where no component has two nodes.
+
+    A search from one node bounds the eccentricity of all others from both sides. Searching from
+    the node with the highest upper bound and the one with the lowest lower bound in turn closes the
+    gap after a few searches on most graphs: Takes and Kosters, "Determining the diameter of small
+    world networks", CIKM 2011.
+    """
+    _, component = connected_components(adjacency, directed=False)
+    members = np.flatnonzero(component == np.argmax(np.bincount(component)))
+    inside = sp.csr_array(adjacency[members][:, members])
+    lower = np.zeros(len(members), dtype=np.int64)
+    upper = np.full(len(members), len(members), dtype=np.int64)
+    open_nodes = np.arange(len(members))
+    take_highest = True
+    while len(open_nodes) and upper[open_nodes].max() > lower.max():
+        bounds = upper[open_nodes] if take_highest else -lower[open_nodes]
+        take_highest = not take_highest
+        node = int(open_nodes[np.argmax(bounds)])
+        distance = hop_distances(inside, node)
+        eccentricity = int(distance.max())
+        lower = np.maximum(lower, np.maximum(distance, eccentricity - distance))
+        upper = np.minimum(upper, eccentricity + distance)
+        open_nodes = open_nodes[(open_nodes != node) & (lower[open_nodes] < upper[open_nodes])]
+    return max(int(lower.max()), 1)

@@ -1,0 +1,35 @@
+"""Relations whose similarity is the cosine of two rows of a matrix of factors."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from xtcl.relations.relation import Rows
+from xtcl.relations.view import Attributes
+
+
+def cosine_rows(factors: Attributes, device: torch.device) -> Rows:
+    """cos(f_u, f_v) for all v, with negative values cut to 0 and zero rows similar to nothing.
+
+    Cost: O(V D) memory for the factors, O(b V D) per block of b rows.
+    """
+    dense = factors.toarray() if sp.issparse(factors) else np.asarray(factors)
+    rows = torch.nn.functional.normalize(torch.tensor(dense, dtype=torch.float32, device=device))
+    # Zero columns change nothing, but without them a product of few columns with an odd number of
+    # factors rounds differently at different places of a tile (seen with MKL for V < 12).
+    rows = torch.nn.functional.pad(rows, (0, -rows.shape[1] % 16))
+
+    def compute(nodes: Tensor) -> Tensor:
+        return (rows[nodes] @ rows.T).clamp_(0.0, 1.0)
+
+    return compute
+
+
+def spread(adjacency: sp.csr_array, values: Attributes, hops: int) -> Attributes:
+    """A^k M: `values` summed over all walks of length `hops`."""
+    for _ in range(hops):
+        values = adjacency @ values
+    return values

@@ -1,0 +1,109 @@
+"""Relations by name: the paper's nine, and the user's own."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from xtcl.errors import UsageError
+from xtcl.relations.attribute_distribution import AttributeDistribution
+from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
+from xtcl.relations.attribute_similarity import AttributeSimilarity
+from xtcl.relations.graph_distance import GraphDistance
+from xtcl.relations.jaccard import Jaccard
+from xtcl.relations.label_distribution import LabelDistribution
+from xtcl.relations.link import Link
+from xtcl.relations.pagerank import PageRank
+from xtcl.relations.relation import Relation, Rows
+from xtcl.relations.topology import Topology
+from xtcl.relations.view import LINKS, TrainingView
+
+PAPER_RELATIONS: tuple[type[Relation], ...] = (
+    Link,
+    PageRank,
+    Jaccard,
+    Topology,
+    GraphDistance,
+    AttributeSimilarity,
+    AttributeDistribution,
+    LabelDistribution,
+    AttributeLabelDistribution,
+)
+
+_known: dict[str, type[Relation]] = {kind.name: kind for kind in PAPER_RELATIONS}
+
+
+def relation_names() -> tuple[str, ...]:
+    """Names of all known relations: the paper's nine in its order, then the user's."""
+    return tuple(_known)
+
+
+def make_relation(name: str, **parameters: Any) -> Relation:
+    """The relation called `name`, with the given parameters and the defaults of the others."""
+    if name not in _known:
+        close = difflib.get_close_matches(name, _known, n=1)
+        hint = f" Did you mean '{close[0]}'?" if close else ""
+        raise UsageError(f"There is no relation '{name}'.{hint} Known: {', '.join(_known)}.")
+    return _known[name](**parameters)
+
+
+def register_relation(
+    name: str,
+    prepare: type[Relation] | Callable[[TrainingView], Rows],
+    *,
+    title: str | None = None,
+    reads: Iterable[str] = (LINKS,),
+) -> None:
+    """Make a class or a function known as the relation `name`.
+
+    A class derives from `Relation` and says itself what its title is and what it reads. A function
+    `prepare` gets a `TrainingView` and returns a function from node indices [b] to similarities
+    [b, V] in [0, 1]. `reads` names what it looks at ("attributes", "links", "labels"), so that
+    cross-fitting knows what to hide from it.
+    """
+    if name in _known:
+        raise UsageError(f"There is a relation '{name}' already; choose another name.")
+    if isinstance(prepare, type):
+        if prepare.name != name:
+            raise UsageError(f"The class calls itself '{prepare.name}', not '{name}'.")
+        _known[name] = prepare
+        return
+
+    @dataclass(frozen=True)
+    class Own(Relation):
+        def prepare(self, view: TrainingView) -> Rows:
+            return prepare(view)
+
+    own: type[Relation] = Own
+    own.name, own.title, own.reads = name, title or name, frozenset(reads)
+    own.__doc__ = prepare.__doc__
+    _known[name] = own
+
+
+def forget_relation(name: str) -> None:
+    """Undo `register_relation`; the paper's nine stay."""
+    if name in {kind.name for kind in PAPER_RELATIONS}:
+        raise UsageError(f"'{name}' is one of the paper's relations and stays.")
+    _known.pop(name, None)
+
+
+def resolve_relations(chosen: str | Iterable[str | Relation]) -> tuple[Relation, ...]:
+    """Relations from "paper" (the nine), or from names and objects in the order given."""
+    if chosen == "paper":
+        return tuple(kind() for kind in PAPER_RELATIONS)
+    if isinstance(chosen, str):
+        chosen = [chosen]
+    relations = tuple(
+        item if isinstance(item, Relation) else make_relation(item) for item in chosen
+    )
+    names = [relation.name for relation in relations]
+    if not names or len(set(names)) < len(names):
+        raise UsageError(f"relations={names} must name at least one relation, and none twice.")
+    return relations
+
+
+def relation_title(name: str) -> str:
+    """The title of a relation for people; the name itself where the relation is not known."""
+    return _known[name].title if name in _known else name

@@ -1,0 +1,53 @@
+"""Sparse matrices on the device, as the sparse relations need them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+
+@contextmanager
+def quiet_sparse() -> Iterator[None]:
+    """Keep to itself what torch says once per process when it first makes a sparse tensor.
+
+    That CSR tensors are in beta, and in 2.11 and 2.12 that nobody checks them, even where
+    `check_invariants` asks for it (pytorch/pytorch#184610): nothing a user could act on.
+    """
+    with warnings.catch_warnings():
+        for message in ("Sparse CSR tensor support", "Sparse invariant checks"):
+            warnings.filterwarnings("ignore", message=message, category=UserWarning)
+        yield
+
+
+def to_device(matrix: sp.csr_array, device: torch.device) -> Tensor:
+    """A SciPy CSR matrix as a float32 torch CSR tensor."""
+    matrix = sp.csr_array(matrix)
+    if not matrix.has_sorted_indices:  # as torch wants them; products of sparse matrices do not
+        matrix = matrix.sorted_indices()
+    with quiet_sparse():
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(np.array(matrix.indptr, dtype=np.int64)),
+            torch.from_numpy(np.array(matrix.indices, dtype=np.int64)),
+            torch.from_numpy(np.array(matrix.data, dtype=np.float32)),
+            size=matrix.shape,
+            device=device,
+            check_invariants=True,
+        )
+
+
+def dense_rows(matrix: Tensor, nodes: Tensor) -> Tensor:
+    """The rows `nodes` of a torch CSR tensor as a dense matrix [b, V]."""
+    start = matrix.crow_indices()[nodes]
+    length = matrix.crow_indices()[nodes + 1] - start
+    row = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), length)
+    first = torch.cumsum(length, 0) - length
+    entry = torch.arange(len(row), device=nodes.device) - first[row] + start[row]
+    rows = torch.zeros(len(nodes), matrix.shape[1], device=nodes.device)
+    rows[row, matrix.col_indices()[entry]] = matrix.values()[entry]
+    return rows

@@ -1,0 +1,106 @@
+"""What a relation may look at: attributes, training links and training labels, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from xtcl.graph.graph import Graph
+
+T = TypeVar("T")
+Attributes = np.ndarray | sp.csr_array
+
+ATTRIBUTES, LINKS, LABELS = "attributes", "links", "labels"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingView:
+    """The training data, and only they: no relation can read what is not in here.
+
+    Cross-fitting makes views that hide more: `hiding_labels` and `hiding_links` return new views
+    and leave this one as it is. `shared` keeps results that do not depend on labels, so that views
+    which differ only in labels compute them once.
+    """
+
+    attributes: Attributes
+    adjacency: sp.csr_array
+    labels: np.ndarray
+    num_classes: int
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    shared: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        labelled: np.ndarray | Sequence[int] = (),
+        device: torch.device | str = "cpu",
+    ) -> TrainingView:
+        """View of `graph` that knows the labels of the nodes `labelled` and no others."""
+        labels = np.full(graph.num_nodes, -1, dtype=np.int64)
+        nodes = np.asarray(labelled, dtype=np.int64)
+        if graph.labels is not None:
+            labels[nodes] = graph.labels[nodes]
+        return cls(
+            attributes=graph.attributes,
+            adjacency=graph.adjacency,
+            labels=labels,
+            num_classes=graph.num_classes,
+            device=torch.device(device),
+        )
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes V."""
+        return int(self.adjacency.shape[0])
+
+    @property
+    def evidence(self) -> frozenset[str]:
+        """Which kinds of data are there at all."""
+        present = {
+            ATTRIBUTES: self.attributes.shape[1] > 0,
+            LINKS: self.adjacency.nnz > 0,
+            LABELS: bool((self.labels >= 0).any()),
+        }
+        return frozenset(kind for kind, there in present.items() if there)
+
+    def one_hot_labels(self) -> np.ndarray:
+        """Y of the paper: one row per node, all zero where the label is not for training."""
+        known = np.flatnonzero(self.labels >= 0)
+        one_hot = np.zeros((self.num_nodes, self.num_classes), dtype=np.float32)
+        one_hot[known, self.labels[known]] = 1.0
+        return one_hot
+
+    def hiding_labels(self, nodes: np.ndarray) -> TrainingView:
+        """The same view without the labels of `nodes`."""
+        labels = self.labels.copy()
+        labels[nodes] = -1
+        return replace(self, labels=labels)
+
+    @staticmethod
+    def adjacency_of(links: np.ndarray, num_nodes: int) -> sp.csr_array:
+        """Symmetric 0/1 matrix of undirected `links` [2, n]."""
+        both = np.concatenate([links, links[::-1]], axis=1)
+        ones = np.ones(both.shape[1], dtype=np.float32)
+        adjacency = sp.csr_array((ones, (both[0], both[1])), shape=(num_nodes, num_nodes))
+        adjacency.data[:] = 1.0  # a link that is given twice was summed up
+        return adjacency
+
+    def hiding_links(self, links: np.ndarray) -> TrainingView:
+        """The same view without the undirected `links` [2, n]."""
+        hidden = self.adjacency_of(links, self.num_nodes)
+        remaining = sp.csr_array(self.adjacency - self.adjacency.multiply(hidden))
+        remaining.eliminate_zeros()
+        return replace(self, adjacency=remaining, shared={})
+
+    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """`compute()` the first time, its result afterwards. Only for results free of labels."""
+        if key not in self.shared:
+            self.shared[key] = compute()
+        result: T = self.shared[key]
+        return result

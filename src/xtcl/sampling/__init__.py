@@ -1,0 +1,1 @@
+"""From similarities to positives: patterns, the boosted stumps, cross-fitting, the best B."""

@@ -1,0 +1,86 @@
+"""Patterns and their counts: all that Algorithm 1 needs to know about the labelled pairs.
+
+Tied stumps see a pair only through the level it reaches for each relation. Those levels are the
+digits of one number, the pair's pattern code; two pairs with the same code are the same to the
+sampler. So the training set shrinks to a table `counts[pattern, I_t]` of integers, which is the
+same for any block size, order of work or device. Pairs that are above for no relation have code 0
+and are most of all pairs: they are counted by subtraction and never listed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from xtcl.errors import UsageError
+from xtcl.relations.pattern_rows import PatternRows
+from xtcl.sampling.fold import Fold
+
+
+@dataclass(frozen=True)
+class PatternCounts:
+    """How often each pattern occurred, with I_t = 0 and with I_t = 1."""
+
+    codes: np.ndarray  # int64 [P], increasing
+    counts: np.ndarray  # int64 [P, 2]
+
+    def __add__(self, other: PatternCounts) -> PatternCounts:
+        codes, where = np.unique(np.concatenate([self.codes, other.codes]), return_inverse=True)
+        counts = np.zeros((len(codes), 2), dtype=np.int64)
+        np.add.at(counts, where, np.concatenate([self.counts, other.counts]))
+        return PatternCounts(codes, counts)
+
+    def levels(self, num_relations: int, num_quantiles: int) -> np.ndarray:
+        """The digits of the codes: the level of each relation, [P, R]."""
+        powers = (num_quantiles + 1) ** np.arange(num_relations, dtype=np.int64)
+        return (self.codes[:, None] // powers) % (num_quantiles + 1)
+
+
+def check_code_fits(num_relations: int, num_quantiles: int) -> None:
+    """Refuse more relations and quantiles than a 62-bit code can tell apart."""
+    if (num_quantiles + 1) ** num_relations > 2**62:
+        raise UsageError(
+            f"{num_relations} relations with {num_quantiles} quantiles give more patterns than can "
+            "be told apart; use fewer of either."
+        )
+
+
+def pattern_codes(rows: PatternRows, nodes: Tensor, columns: Tensor | None = None) -> Tensor:
+    """Code of each pair, int64 [b, c], for all columns or the given ones."""
+    base = len(rows.quantiles) + 1
+    width = rows.num_nodes if columns is None else len(columns)
+    codes = torch.zeros(len(nodes), width, dtype=torch.int64, device=rows.device)
+    for position, (_, level) in enumerate(rows(nodes)):
+        chosen = level if columns is None else level[:, columns]
+        codes.add_(chosen, alpha=base**position)
+    return codes
+
+
+def tabulate(codes: Tensor, alike: Tensor, counted: Tensor) -> PatternCounts:
+    """Count the patterns of the pairs that count."""
+    listed = counted & (codes != 0)
+    keys, numbers = torch.unique(codes[listed] * 2 + alike[listed], return_counts=True)
+    matches = int((alike & counted).sum())
+    unlisted = np.array([int(counted.sum()) - matches, matches], dtype=np.int64)
+    found, where = np.unique(keys.cpu().numpy() // 2, return_inverse=True)
+    counts = np.zeros((len(found), 2), dtype=np.int64)
+    counts[where, keys.cpu().numpy() % 2] = numbers.cpu().numpy()
+    rest = (unlisted - counts.sum(axis=0))[None]
+    return PatternCounts(np.concatenate([[0], found]), np.concatenate([rest, counts]))
+
+
+def count_patterns(fold: Fold, rows: PatternRows, height: int) -> PatternCounts:
+    """The table of one fold, `height` query rows at a time."""
+    total = PatternCounts(np.zeros(0, dtype=np.int64), np.zeros((0, 2), dtype=np.int64))
+    columns = torch.from_numpy(fold.candidates).to(rows.device)
+    everyone = np.array_equal(fold.candidates, np.arange(rows.num_nodes))
+    selected = None if everyone else columns
+    for nodes in rows.blocks(torch.from_numpy(fold.queries), height):
+        alike, counted = (
+            torch.from_numpy(answer).to(rows.device) for answer in fold.judge(nodes.cpu().numpy())
+        )
+        total += tabulate(pattern_codes(rows, nodes, selected), alike, counted)
+    return total

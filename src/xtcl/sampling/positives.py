@@ -1,0 +1,117 @@
+"""The B best candidates of every node.
+
+Candidates are ranked by their score f_u(v). Hundreds share a pattern and so a score, and the
+tie-break is part of the method: first the similarity of one chosen relation (attribute distribution
+by default, random where it is missing), then a seeded shuffle of the nodes that is rotated for
+every u. The shuffle leaves no tie, so the result is the same for any block size. A node is never
+its own positive, and neither is a node that is above for no relation: nothing speaks for it. Where
+candidates run out the row is filled with -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from xtcl.relations.pattern_rows import PatternRows, all_nodes
+from xtcl.relations.relation import SimilarityRows
+from xtcl.sampling.stumps import Stumps
+
+NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Positives:
+    """The best candidates of every node, best first."""
+
+    nodes: np.ndarray  # int64 [V, B], NOBODY where there are no more
+    scores: np.ndarray  # float32 [V, B], the margin y_hat; -inf where nobody
+
+    @property
+    def filled(self) -> np.ndarray:
+        """Which places hold a node."""
+        return np.asarray(self.nodes != NOBODY)
+
+    def precision(self, labels: np.ndarray) -> float:
+        """Share of positives with the label of their node, among pairs of known labels."""
+        partner = labels[self.nodes]
+        known = self.filled & (labels[:, None] >= 0) & (partner >= 0)
+        return float((partner == labels[:, None])[known].mean())
+
+
+class Shuffle:
+    """A random order of the nodes, started at another place for every query node."""
+
+    def __init__(self, num_nodes: int, seed: int, device: torch.device) -> None:
+        rng = np.random.default_rng([seed, num_nodes])
+        self.num_nodes = num_nodes
+        self.place = torch.from_numpy(rng.permutation(num_nodes)).to(device)
+        self.start = torch.from_numpy(rng.integers(num_nodes, size=num_nodes)).to(device)
+
+    def __call__(self, nodes: Tensor) -> Tensor:
+        """Place of every node in the order of each query, [b, V] in [0, 1)."""
+        return ((self.place + self.start[nodes, None]) % self.num_nodes).double() / self.num_nodes
+
+
+def find_positives(
+    rows: PatternRows,
+    stumps: Stumps,
+    number: int,
+    *,
+    seed: int,
+    height: int,
+    tie_break: SimilarityRows | None = None,
+    exclude: sp.csr_array | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Positives:
+    """The `number` best candidates of every node, `height` nodes at a time."""
+    shuffle = Shuffle(rows.num_nodes, seed, rows.device)
+    weights = torch.tensor(stumps.weights, dtype=torch.float32, device=rows.device)
+    found, scores = [], []
+    for nodes in rows.blocks(all_nodes(rows.num_nodes), height):
+        score = block_scores(rows, weights, stumps.base, nodes)
+        if exclude is not None:
+            score[torch.from_numpy(exclude[nodes.cpu().numpy()].toarray() > 0)] = -torch.inf
+        tie = shuffle(nodes)
+        if tie_break is not None:
+            # Similarities are multiples of about 1e-7: the shuffle decides only below that.
+            tie = tie_break(nodes).double() + tie * 2.0**-26
+        best = _best(score, tie, min(number, rows.num_nodes - 1))
+        found.append(best[0].cpu().numpy())
+        scores.append(best[1].cpu().numpy())
+        progress(len(nodes))
+    short = number - found[0].shape[1]
+    padding = ((0, 0), (0, short))
+    return Positives(
+        np.pad(np.concatenate(found), padding, constant_values=NOBODY),
+        np.pad(np.concatenate(scores), padding, constant_values=-np.inf),
+    )
+
+
+def block_scores(rows: PatternRows, weights: Tensor, base: float, nodes: Tensor) -> Tensor:
+    """y_hat of all pairs of a block, [b, V]; -inf for pairs that are above for no relation."""
+    score = torch.full((len(nodes), rows.num_nodes), base, device=rows.device)
+    above = torch.zeros(score.shape, dtype=torch.uint8, device=rows.device)
+    for relation, (_, level) in enumerate(rows(nodes)):
+        score += weights[relation][level.int()]
+        above |= level
+    return score.masked_fill_(above == 0, -torch.inf)
+
+
+def _best(score: Tensor, tie: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """Nodes and scores of the `number` best of each row by (score, tie)."""
+    cutoff = torch.topk(score, number, dim=1).values[:, -1:]
+    # Ties matter only at the cut-off: whatever scores higher is in, whatever scores lower is out.
+    key = torch.where(score > cutoff, torch.inf, torch.where(score == cutoff, tie, -torch.inf))
+    chosen = torch.topk(key, number, dim=1).indices
+    best_score, best_tie = score.gather(1, chosen), tie.gather(1, chosen)
+    by_tie = torch.argsort(best_tie, dim=1, descending=True, stable=True)
+    by_score = torch.argsort(best_score.gather(1, by_tie), dim=1, descending=True, stable=True)
+    order = by_tie.gather(1, by_score)
+    best_score, chosen = best_score.gather(1, order), chosen.gather(1, order)
+    return chosen.masked_fill(torch.isneginf(best_score), NOBODY), best_score

@@ -1,0 +1,91 @@
+r"""Algorithm 1 on counts: boosted stumps with weights shared by all nodes.
+
+For each relation in turn, with the margin :math:`\hat y` reached so far,
+
+.. math:: g = \sigma(\hat y) - y, \qquad h = \sigma(\hat y)(1 - \sigma(\hat y)), \qquad
+          w_{r,l} = \frac{-\sum_{(u,v) \in I_{r,l}} g_{u,v}}{\sum_{(u,v) \in I_{r,l}} h_{u,v}
+          + \lambda}
+
+where :math:`I_{r,l}` are the pairs at level l of relation r (with one quantile: 0 below, 1 above).
+Pairs with the same pattern have the same margin, so the sums run over patterns with their counts:
+O(P R) for P patterns, whatever the number of pairs.
+
+The paper starts from :math:`\hat y = 0` and passes once over the relations. Then the first
+relation also has to carry the share of matches (a useless relation placed first gets a weight of
+-1.4 with seven classes), and with rare matches one step from 0 cannot go below -2. Starting from
+the log-odds of that share, and sweeping several times, cures both and costs microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Stumps:
+    """The fitted weights: `weights[r, l]` is added to the margin of a pair at level l of r."""
+
+    base: float
+    weights: np.ndarray  # float64 [R, L + 1]
+
+    def margins(self, levels: np.ndarray) -> np.ndarray:
+        """y_hat of patterns given by their levels [P, R]."""
+        total = np.full(len(levels), self.base)
+        for relation, weight in enumerate(self.weights):
+            total += weight[levels[:, relation]]
+        return total
+
+
+def sigmoid(margin: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-margin)), without overflow."""
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * margin)))
+
+
+def prior_log_odds(counts: np.ndarray) -> float:
+    """Log-odds of a match among all pairs, kept finite by half a pair on either side."""
+    others, matches = counts.sum(axis=0)
+    return float(np.log((matches + 0.5) / (others + 0.5)))
+
+
+def precision(levels: np.ndarray, counts: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
+    """P(I_t = 1 | the relation is at `level`) and the number of such pairs, for each relation."""
+    at_level = (levels == level).astype(np.int64)
+    others, matches = (at_level.T @ counts).T
+    support = others + matches
+    return matches / np.maximum(support, 1), support
+
+
+def training_order(precisions: np.ndarray, support: np.ndarray) -> list[int]:
+    """Relations by falling precision; those never above come last, ties stay as listed."""
+    return sorted(range(len(precisions)), key=lambda r: (support[r] == 0, -precisions[r]))
+
+
+def fit_stumps(
+    levels: np.ndarray,
+    counts: np.ndarray,
+    *,
+    num_levels: int,
+    order: Sequence[int],
+    base: float = 0.0,
+    sweeps: int = 1,
+    penalty: float = 1.0,
+) -> Stumps:
+    """Fit the weights on patterns `levels` [P, R] that occurred `counts` [P, 2] times."""
+    weights = np.zeros((levels.shape[1], num_levels))
+    pairs = counts.sum(axis=1)
+    margin = np.full(len(levels), base)
+    for _ in range(sweeps):
+        for relation in order:
+            chance = sigmoid(margin)
+            gradient = pairs * chance - counts[:, 1]
+            curvature = pairs * chance * (1.0 - chance)
+            leaf = levels[:, relation]
+            down = np.bincount(leaf, weights=gradient, minlength=num_levels)
+            scale = np.bincount(leaf, weights=curvature, minlength=num_levels) + penalty
+            step = np.divide(-down, scale, out=np.zeros(num_levels), where=scale > 0)
+            weights[relation] += step
+            margin = margin + step[leaf]
+    return Stumps(base, weights)

@@ -1,0 +1,1 @@
+"""What a task asks of an embedding: heads that turn rows into answers, metrics that judge them."""

@@ -1,0 +1,59 @@
+"""Which scorer of pairs to use, judged by training links hidden from a whole fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xtcl.graph.graph import Graph
+from xtcl.tasks.link_head import KINDS, LinkHead, fit_link_head
+from xtcl.tasks.metrics import auc
+from xtcl.tasks.training_side import TrainingSide
+
+
+@dataclass(frozen=True)
+class HiddenLinks:
+    """Training links divided: a graph of the kept ones, and (links, non-links) of both parts."""
+
+    graph: Graph
+    kept: tuple[np.ndarray, np.ndarray]
+    hidden: tuple[np.ndarray, np.ndarray]
+
+
+def hide_links(side: TrainingSide, share: float, seed: int) -> HiddenLinks:
+    """Hide a share of the training links, and of the training non-links."""
+    rng = np.random.default_rng([seed, side.graph.num_edges])
+    (hidden, kept), (hidden_non, kept_non) = (
+        _divide(pairs, share, rng) for pairs in (side.graph.edges, side.negatives)
+    )
+    return HiddenLinks(side.graph.with_edges(kept), (kept, kept_non), (hidden, hidden_non))
+
+
+def _divide(
+    pairs: np.ndarray, share: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    order = rng.permutation(pairs.shape[1])
+    cut = min(max(1, round(share * len(order))), len(order) - 1)
+    return pairs[:, np.sort(order[:cut])], pairs[:, np.sort(order[cut:])]
+
+
+def choose_scorer(links: HiddenLinks, embedding: np.ndarray, seed: int) -> LinkHead:
+    """The scorer with the best AUC on the hidden links, fitted on the kept ones."""
+    heads = [
+        fit_link_head(kind, embedding, *links.kept, seed=seed, validation=links.hidden)
+        for kind in KINDS
+    ]
+    return max(heads, key=lambda head: auc(*(head.score(embedding, side) for side in links.hidden)))
+
+
+def fit_chosen(chosen: LinkHead, side: TrainingSide, embedding: np.ndarray, seed: int) -> LinkHead:
+    """A scorer of the kind and strength of `chosen`, fitted on all training links."""
+    return fit_link_head(
+        chosen.kind,
+        embedding,
+        side.graph.edges,
+        side.negatives,
+        strengths=[chosen.strength_],
+        seed=seed,
+    )

@@ -1,0 +1,152 @@
+"""Multinomial logistic regression on embeddings: the head of node classification."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from xtcl.errors import DataError, UsageError
+from xtcl.tasks.logistic_problem import Problem, prepare, scaled
+from xtcl.tasks.logistic_solver import Codes, Floats, Weights, solve_path
+from xtcl.tasks.rows import centred_rows, checked_rows
+from xtcl.tasks.strength_choice import STRENGTHS, checked_strengths, choose_strength
+
+TOLERANCE = 1e-9  # relative error of the coefficients
+
+
+@dataclass(frozen=True)
+class LogisticHead:
+    """Class scores `x @ coef_.T + intercept_`.
+
+    Here x is a row z - mean_, brought to unit length (`normalise`) or divided by scale_.
+    """
+
+    coef_: Floats
+    """[classes, d]"""
+    intercept_: Floats
+    classes_: Codes
+    """The class codes that have a training row, rising."""
+    mean_: Floats
+    scale_: float
+    """Root mean square length of the centred training rows; 1 with `normalise`."""
+    normalise: bool
+    strength_: float
+    cv_accuracy_: float
+    """Held-out accuracy inside the training rows; nan where nothing was held out."""
+
+    def predict(self, z: ArrayLike) -> Codes:
+        """The class code of each row; ties to the lower code."""
+        return np.asarray(self.classes_[self._scores(z).argmax(axis=1)])
+
+    def predict_proba(self, z: ArrayLike, num_classes: int | None = None) -> Floats:
+        """Probabilities [n, num_classes], column c for code c; 0 where c has no training row."""
+        known = int(self.classes_[-1]) + 1
+        width = known if num_classes is None else num_classes
+        if width < known:
+            raise UsageError(
+                f"num_classes is {width}, but the head knows class {known - 1}; "
+                f"pass {known} or more."
+            )
+        scores = self._scores(z)
+        likelihood = np.exp(scores - scores.max(axis=1, keepdims=True))
+        probability = np.zeros((len(scores), width))
+        probability[:, self.classes_] = likelihood / likelihood.sum(axis=1, keepdims=True)
+        return probability
+
+    def to_tensors(self) -> dict[str, NDArray[Any]]:
+        """Everything as arrays, for a safetensors file."""
+        return {
+            "coef": self.coef_,
+            "intercept": self.intercept_,
+            "classes": self.classes_,
+            "mean": self.mean_,
+            "scale": np.array([self.scale_]),
+            "normalise": np.array([self.normalise]),
+            "strength": np.array([self.strength_]),
+            "cv_accuracy": np.array([self.cv_accuracy_]),
+        }
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, NDArray[Any]]) -> LogisticHead:
+        """The head that `to_tensors` wrote."""
+        try:
+            return cls(
+                coef_=tensors["coef"],
+                intercept_=tensors["intercept"],
+                classes_=tensors["classes"],
+                mean_=tensors["mean"],
+                scale_=float(tensors["scale"][0]),
+                normalise=bool(tensors["normalise"][0]),
+                strength_=float(tensors["strength"][0]),
+                cv_accuracy_=float(tensors["cv_accuracy"][0]),
+            )
+        except KeyError as missing:
+            raise DataError(
+                f"The saved logistic head lacks {missing}; save the model again with this version."
+            ) from missing
+
+    def _scores(self, z: ArrayLike) -> Floats:
+        rows = checked_rows(z, "The embedding")
+        if rows.shape[1] != len(self.mean_):
+            raise DataError(
+                f"The embedding has {rows.shape[1]} columns, but the head was fitted on "
+                f"{len(self.mean_)}; pass rows from the model the head was fitted with."
+            )
+        prepared = scaled(centred_rows(rows, self.mean_), self.scale_, self.normalise)
+        return np.asarray(prepared @ self.coef_.T + self.intercept_)
+
+
+def fit_logistic(
+    embedding: ArrayLike,
+    labels: ArrayLike,
+    *,
+    strengths: Sequence[float] = STRENGTHS,
+    folds: int = 5,
+    seed: int = 0,
+    normalise: bool = True,
+) -> LogisticHead:
+    """Fit training rows [n, d] to class codes [n], with C chosen by stratified cross-validation.
+
+    Rows are centred by their mean and brought to unit length; with `normalise=False` they are
+    divided by one number, so that their mean square length is 1. The seed draws the folds; nothing
+    else is random.
+    """
+    problem = prepare(embedding, labels, normalise)
+    rows, codes, num_classes = problem.turned.coordinates, problem.codes, len(problem.classes)
+    strength, accuracy = choose_strength(rows, codes, num_classes, strengths, folds, seed)
+    (weights,) = solve_path(rows, codes, num_classes, [strength], TOLERANCE)
+    return _head(problem, weights, strength, accuracy)
+
+
+def logistic_path(
+    embedding: ArrayLike,
+    labels: ArrayLike,
+    *,
+    strengths: Sequence[float] = STRENGTHS,
+    normalise: bool = True,
+) -> Iterator[LogisticHead]:
+    """One converged head per C, in rising order, for callers with a validation set to choose by."""
+    problem = prepare(embedding, labels, normalise)
+    rising = checked_strengths(strengths)
+    rows = problem.turned.coordinates
+    path = solve_path(rows, problem.codes, len(problem.classes), rising, TOLERANCE)
+    for strength, weights in zip(rising, path, strict=True):
+        yield _head(problem, weights, strength, float("nan"))
+
+
+def _head(problem: Problem, weights: Weights, strength: float, cv_accuracy: float) -> LogisticHead:
+    coef, intercept = problem.turned.unrotate(weights)
+    return LogisticHead(
+        coef_=np.ascontiguousarray(coef.T),
+        intercept_=intercept,
+        classes_=problem.classes,
+        mean_=problem.mean,
+        scale_=problem.scale,
+        normalise=problem.normalise,
+        strength_=strength,
+        cv_accuracy_=cv_accuracy,
+    )

@@ -1,0 +1,64 @@
+"""Training rows and labels made ready for logistic regression, and what undoes the preparation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xtcl.errors import DataError, first_few
+from xtcl.tasks.logistic_solver import Codes, Floats
+from xtcl.tasks.principal_rows import PrincipalRows, principal_rows
+from xtcl.tasks.rows import centred_rows, checked_rows, unit_rows
+
+
+class Problem(NamedTuple):
+    """Rows z - mean, scaled and in principal axes; `classes[codes]` are their labels."""
+
+    mean: Floats
+    scale: float
+    normalise: bool
+    classes: Codes
+    codes: Codes
+    turned: PrincipalRows
+
+
+def prepare(embedding: ArrayLike, labels: ArrayLike, normalise: bool) -> Problem:
+    """Check, centre, scale and turn the training rows [n, d] with class codes [n]."""
+    rows = checked_rows(embedding, "The embedding")
+    classes, codes = _checked_labels(labels, len(rows))
+    mean = rows.mean(axis=0, dtype=np.float64)
+    centred = centred_rows(rows, mean)
+    # A constant embedding has no length to divide by.
+    size = 1.0 if normalise else float(np.sqrt((centred**2).sum(axis=1).mean()))
+    scale = size if size > 0 else 1.0
+    turned = principal_rows(scaled(centred, scale, normalise))
+    return Problem(mean, scale, normalise, classes, codes, turned)
+
+
+def _checked_labels(labels: ArrayLike, num_rows: int) -> tuple[Codes, Codes]:
+    """The classes present, and each label as a position among them."""
+    values = np.asarray(labels)
+    if values.shape != (num_rows,) or not np.issubdtype(values.dtype, np.integer):
+        raise DataError(
+            f"The labels are {values.dtype} of shape {values.shape}; "
+            f"pass one integer class code for each of the {num_rows} training rows."
+        )
+    if (values < 0).any():
+        raise DataError(
+            f"Training rows {first_few(np.flatnonzero(values < 0))} have a negative class code; "
+            "leave nodes without a label out of the training rows."
+        )
+    classes, codes = np.unique(values, return_inverse=True)
+    if len(classes) < 2:
+        raise DataError(
+            f"The {num_rows} training labels are of {len(classes)} class; a classifier needs two. "
+            "Label nodes of another class, or draw a larger or a stratified training set."
+        )
+    return classes.astype(np.int64), codes.astype(np.int64)
+
+
+def scaled(centred: Floats, scale: float, normalise: bool) -> Floats:
+    """Centred rows at unit length each, or all divided by one scale."""
+    return unit_rows(centred) if normalise else centred / scale

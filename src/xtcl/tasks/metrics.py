@@ -1,0 +1,162 @@
+"""How good answers are: every figure a fraction from 0 to 1, log-loss excepted.
+
+Link metrics take the scores of true links and of non-links, of any sign and scale: only their
+order matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from xtcl.errors import DataError, UsageError, first_few
+
+Floats = NDArray[np.float64]
+
+# A class the head has never seen gets probability 0; its log-loss is that of the smallest step
+# below 1.
+SMALLEST = float(np.finfo(np.float64).eps)
+
+
+def accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
+    """Share of nodes whose class is right."""
+    true, predicted = _classes(y_true, y_pred)
+    return float(np.mean(true == predicted))
+
+
+def macro_f1(y_true: ArrayLike, y_pred: ArrayLike) -> float:
+    """Mean over the classes that occur, as truth or as answer, of F1 = 2 TP / (2 TP + FP + FN)."""
+    from sklearn.metrics import f1_score
+
+    true, predicted = _classes(y_true, y_pred)
+    return float(f1_score(true, predicted, average="macro", zero_division=0.0))
+
+
+def log_loss(y_true: ArrayLike, proba: ArrayLike) -> float:
+    """Mean of -log p(true class), natural logarithm; column c of `proba` belongs to class c."""
+    true = np.asarray(y_true)
+    probability = np.asarray(proba, dtype=np.float64)
+    if probability.ndim != 2 or len(probability) != len(true) or not len(true):
+        raise DataError(
+            f"The probabilities have shape {probability.shape}; "
+            f"pass one row for each of the {len(true)} nodes, of which there must be one or more."
+        )
+    outside = np.flatnonzero((true < 0) | (true >= probability.shape[1]))
+    if outside.size:
+        raise DataError(
+            f"Nodes at {first_few(outside)} have a class without a column of probabilities; "
+            f"pass more than {probability.shape[1]} columns, one for each class."
+        )
+    return float(-np.log(probability[np.arange(len(true)), true].clip(SMALLEST, 1.0)).mean())
+
+
+def auc(pos_scores: ArrayLike, neg_scores: ArrayLike) -> float:
+    """Chance that a link outscores a non-link, ties counting half."""
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(*_truth_and_scores(pos_scores, neg_scores)))
+
+
+def average_precision(pos_scores: ArrayLike, neg_scores: ArrayLike) -> float:
+    """Mean precision at each new recall level, tied scores taken together."""
+    from sklearn.metrics import average_precision_score
+
+    return float(average_precision_score(*_truth_and_scores(pos_scores, neg_scores)))
+
+
+def hits_at_k(pos_scores: ArrayLike, neg_scores: ArrayLike, k: int) -> float:
+    """Share of links that score strictly above the k-th best of a shared pool of non-links.
+
+    With fewer than k non-links every link is a hit. The rule of the Open Graph Benchmark (Hu et
+    al., NeurIPS 2020).
+    """
+    if k < 1:
+        raise UsageError(f"k is {k}; Hits@k needs k of at least 1.")
+    pos, neg = _links(pos_scores), _scores(neg_scores, "non-links")
+    if len(neg) < k:
+        return 1.0
+    return float(np.mean(pos > np.partition(neg, len(neg) - k)[len(neg) - k]))
+
+
+def mean_reciprocal_rank(pos_scores: ArrayLike, neg_scores: ArrayLike) -> float:
+    """Mean of 1 / rank of each link among non-links: a shared pool [m], or a row for each [n, m].
+
+    Ties take the realistic rank, half-way between the optimistic and the pessimistic one. Cost (n
+    + m) log m for a pool, n m for rows.
+    """
+    pos, neg = _links(pos_scores), np.asarray(neg_scores, dtype=np.float64)
+    if neg.ndim == 2:
+        if len(neg) != len(pos):
+            raise DataError(
+                f"There are {len(pos)} links but {len(neg)} rows of non-links; pass one row each."
+            )
+        neg = _scores(neg.ravel(), "non-links").reshape(neg.shape)
+        better = (neg > pos[:, None]).sum(axis=1)
+        tied = (neg == pos[:, None]).sum(axis=1)
+    else:
+        pool = np.sort(_scores(neg, "non-links"))
+        up_to = np.searchsorted(pool, pos, side="right")
+        better = len(pool) - up_to
+        tied = up_to - np.searchsorted(pool, pos, side="left")
+    return float(np.mean(1.0 / (1.0 + better + 0.5 * tied)))
+
+
+def node_metrics(
+    y_true: ArrayLike, y_pred: ArrayLike, proba: ArrayLike | None = None
+) -> dict[str, float]:
+    """Accuracy, macro F1 and, given probabilities, log-loss."""
+    found = {"accuracy": accuracy(y_true, y_pred), "macro_f1": macro_f1(y_true, y_pred)}
+    return found if proba is None else found | {"log_loss": log_loss(y_true, proba)}
+
+
+def link_metrics(
+    pos_scores: ArrayLike, neg_scores: ArrayLike, ks: Sequence[int] = (20, 50, 100)
+) -> dict[str, float]:
+    """AUC, average precision, Hits@k and MRR, all against one shared pool of non-links."""
+    return {
+        "auc": auc(pos_scores, neg_scores),
+        "average_precision": average_precision(pos_scores, neg_scores),
+        **{f"hits@{k}": hits_at_k(pos_scores, neg_scores, k) for k in ks},
+        "mrr": mean_reciprocal_rank(pos_scores, neg_scores),
+    }
+
+
+def _classes(y_true: ArrayLike, y_pred: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    true, predicted = np.asarray(y_true), np.asarray(y_pred)
+    if true.ndim != 1 or true.shape != predicted.shape or not len(true):
+        raise DataError(
+            f"The true classes have shape {true.shape} and the predicted ones {predicted.shape}; "
+            "pass two lists of the same length with at least one node."
+        )
+    return true, predicted
+
+
+def _scores(values: ArrayLike, what: str) -> Floats:
+    scores = np.asarray(values, dtype=np.float64)
+    if scores.ndim != 1:
+        raise DataError(
+            f"The scores of {what} have shape {scores.shape}; pass one list of numbers."
+        )
+    bad = np.flatnonzero(~np.isfinite(scores))
+    if bad.size:
+        raise DataError(
+            f"The scores of {what} are not finite at {first_few(bad)}; "
+            "look for an embedding whose training diverged."
+        )
+    return scores
+
+
+def _links(values: ArrayLike) -> Floats:
+    scores = _scores(values, "links")
+    if not len(scores):
+        raise DataError("There are no links to judge; hold out at least one link.")
+    return scores
+
+
+def _truth_and_scores(pos_scores: ArrayLike, neg_scores: ArrayLike) -> tuple[Floats, Floats]:
+    pos, neg = _links(pos_scores), _scores(neg_scores, "non-links")
+    if not len(neg):
+        raise DataError("There are no non-links to compare with; sample at least one.")
+    return np.repeat([1.0, 0.0], [len(pos), len(neg)]), np.concatenate([pos, neg])

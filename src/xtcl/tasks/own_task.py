@@ -1,0 +1,47 @@
+"""A task of the user's own: alike is whatever a function says."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from xtcl.errors import UsageError
+from xtcl.relations.view import TrainingView
+from xtcl.sampling.crossfit import Indicator, label_folds
+from xtcl.sampling.fold import Fold
+from xtcl.tasks.node_classification import NodeClassification
+from xtcl.tasks.task import Embed
+from xtcl.tasks.training_side import TrainingSide
+
+
+class OwnTask(NodeClassification):
+    """I_t(u, v) is given by `alike`, for the nodes among which it is known.
+
+    Args:
+        alike: gets node indices u [b] and v [c] and returns bool [b, c].
+        known: the nodes among which `alike` may be asked.
+
+    Fitting gives embeddings, positives and relation weights; there is no head, so nothing is
+    predicted. Labels, if the graph has any, serve the label relations as in node classification.
+
+    """
+
+    name: ClassVar[str] = "own"
+    metric: ClassVar[str] = "none"
+
+    def __init__(self, alike: Indicator, known: np.ndarray) -> None:
+        self.alike = alike
+        self.known = np.unique(np.asarray(known, dtype=np.int64))
+
+    def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
+        """All pairs of the nodes among which `alike` is known."""
+        if len(self.known) and self.known[-1] >= view.num_nodes:
+            raise UsageError(
+                f"The task names node {self.known[-1]}, but the graph has {view.num_nodes} nodes."
+            )
+        return label_folds(view, self.alike, folds, rng, labelled=self.known)
+
+    def fit_head(self, side: TrainingSide, embedding: np.ndarray, embed: Embed, seed: int) -> None:
+        """No head: the task defines no answer."""
+        return

@@ -1,0 +1,25 @@
+"""The final score: the only place that looks at the test side of a split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xtcl.errors import UsageError
+from xtcl.graph.graph import Graph
+from xtcl.graph.link_split import LinkSplit
+from xtcl.graph.node_split import NodeSplit
+from xtcl.tasks.answers import Answer, LinkAnswer, NodeAnswer
+from xtcl.tasks.metrics import link_metrics, node_metrics
+from xtcl.tasks.training_side import Split, TrainingSide
+
+
+def score_on_test(answer: Answer, graph: Graph, split: Split) -> Mapping[str, float]:
+    """How right `answer` is on the test nodes or links, as fractions."""
+    if isinstance(answer, NodeAnswer) and isinstance(split, NodeSplit):
+        labels = TrainingSide(graph).labels
+        return node_metrics(
+            labels[split.test], answer.predictions[split.test], answer.probabilities[split.test]
+        )
+    if isinstance(answer, LinkAnswer) and isinstance(split, LinkSplit):
+        return link_metrics(answer.score(split.test), answer.score(split.test_negatives))
+    raise UsageError(f"A split of {split.kind} cannot score this answer; use one of its own kind.")

@@ -1,0 +1,18 @@
+"""Settings that all tests share."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run: a failure can be repeated by anyone, and a pass means the same.
+settings.register_profile(
+    "repeatable",
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+# For a search at leisure: pytest --hypothesis-profile thorough
+settings.register_profile("thorough", settings.get_profile("repeatable"), max_examples=1000)
+settings.load_profile("repeatable")

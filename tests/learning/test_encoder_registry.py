@@ -1,0 +1,107 @@
+"""Encoders by name, the attention encoder, and a module of the user's own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from strategies import make_graph
+from torch import Tensor, nn
+
+from xtcl.errors import UsageError
+from xtcl.learning.encoders.gat import GATEncoder
+from xtcl.learning.encoders.gcn import GCNEncoder
+from xtcl.learning.encoders.registry import ENCODERS, encoder_maker
+from xtcl.learning.inputs import encoder_inputs
+
+
+class Own(nn.Module):
+    """A linear map that does not look at the links."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        output: Tensor = self.linear(x)
+        return output
+
+
+def parameters(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+@pytest.mark.parametrize("name", sorted(ENCODERS))
+@pytest.mark.parametrize("shape", ["random", "empty", "isolated"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_shape_and_gradient(name: str, shape: str, layers: int) -> None:
+    x, edge_index = encoder_inputs(make_graph(9, 0, shape), torch.device("cpu"))
+    encoder = encoder_maker(name, x.shape[1], {"width": 24, "layers": layers})()
+    z = encoder(x, edge_index)
+    assert z.shape == (9, 24)
+    assert z.isfinite().all()
+    z.square().sum().backward()
+    assert all(
+        parameter.grad is not None and parameter.grad.isfinite().all()
+        for parameter in encoder.parameters()
+    )
+
+
+def test_attention_of_one_head_by_hand() -> None:
+    encoder = GATEncoder(2, 2, heads=1, dropout=0.0)
+    known = dict(encoder.named_parameters())
+    x = torch.tensor([[1.0, 2.0], [-1.0, 0.5], [3.0, 1.0]])
+    z = encoder(x, torch.tensor([[0, 1], [1, 0]]))
+    h = x @ known["convs.0.lin.weight"].T
+    to, source = (h @ known[f"convs.0.att_{end}"].flatten() for end in ("dst", "src"))
+    for u, around in ((0, [0, 1]), (1, [0, 1]), (2, [2])):
+        score = torch.nn.functional.leaky_relu(to[u] + source[around], 0.2)
+        torch.testing.assert_close(z[u], score.softmax(0) @ h[around] + known["convs.0.bias"])
+
+
+@pytest.mark.parametrize(("width", "heads"), [(10, 4), (3, 8), (512, 7)])
+def test_width_that_the_heads_cannot_share(width: int, heads: int) -> None:
+    with pytest.raises(UsageError, match=f"width={width} cannot be shared out among heads={heads}"):
+        GATEncoder(3, width, heads=heads)
+
+
+@pytest.mark.parametrize("options", [{"heads": 0}, {"layers": 0}])
+def test_attention_needs_layers_and_heads(options: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match="must be at least 1"):
+        GATEncoder(3, 8, **options)
+
+
+def test_known_names() -> None:
+    assert isinstance(encoder_maker("gcn", 3, {"width": 4})(), GCNEncoder)
+    assert isinstance(encoder_maker("gat", 3, {"width": 8})(), GATEncoder)
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(UsageError, match=r"no encoder 'sage'\. Known: gcn, gat; or give an nn.Mod"):
+        encoder_maker("sage", 3, {})
+
+
+def test_every_call_makes_a_new_encoder() -> None:
+    make = encoder_maker("gcn", 3, {"width": 4})
+    torch.manual_seed(0)
+    first, second = make(), make()
+    assert not torch.equal(next(first.parameters()), next(second.parameters()))
+
+
+def test_own_module_is_copied() -> None:
+    own = Own()
+    before = parameters(own)
+    make = encoder_maker(own, 3, {})
+    first = make()
+    with torch.no_grad():
+        for parameter in first.parameters():
+            parameter.add_(1.0)
+    for module in (own, make()):
+        torch.testing.assert_close(parameters(module), before)
+    assert isinstance(first, Own)
+
+
+def test_an_encoder_that_was_used_before_can_be_given() -> None:
+    own, links = GCNEncoder(3, 4, layers=2).eval(), torch.tensor([[0, 1], [1, 0]])
+    x = torch.ones(3, 3)
+    expected = own(x, links)
+    assert torch.equal(encoder_maker(own, 3, {})()(x, links), expected)

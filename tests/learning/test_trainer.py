@@ -1,0 +1,378 @@
+"""The training loop: that it learns, repeats, and leaves no trace."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import graphs, make_graph
+from torch import Tensor, nn
+
+from xtcl.errors import DataError, UsageError
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.graph.graph import Graph
+from xtcl.learning import trainer
+from xtcl.learning.encoders.registry import encoder_maker
+from xtcl.learning.inputs import encoder_inputs
+from xtcl.learning.loss import contrastive_loss
+from xtcl.learning.positive_source import PositiveSource
+from xtcl.learning.stopping import Plateau
+from xtcl.learning.trainer import Trained, TrainingSettings, drop_links, embed, seeded, train
+
+CPU = torch.device("cpu")
+SHORT = TrainingSettings(epochs=4, negatives=16, stopping=None)
+
+
+class Own(nn.Module):
+    """A linear map with dropout that keeps a record of what it is shown."""
+
+    def __init__(self, in_features: int, width: int = 8) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_features, width)
+        self.seen: list[tuple[bool, Tensor]] = []
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        self.seen.append((self.training, edge_index))
+        h: Tensor = self.linear(nn.functional.dropout(x, 0.3, self.training))
+        return h
+
+
+def planted(count: int = 90) -> Graph:
+    return block_model(count, num_classes=3, mean_degree=6, homophily=0.95, seed=1)
+
+
+def run(
+    graph: Graph,
+    settings: TrainingSettings = SHORT,
+    encoder: str | nn.Module = "gcn",
+    **options: Any,
+) -> tuple[nn.Module, Trained]:
+    x, edge_index = encoder_inputs(graph, CPU)
+    chosen: dict[str, object] = {"width": 16} if isinstance(encoder, str) else {}
+    sources = [PositiveSource.from_links(graph.adjacency, draws=3)]
+    make = encoder_maker(encoder, x.shape[1], chosen)
+    return train(make, x, edge_index, sources, settings, **options)
+
+
+def closeness(graph: Graph, trained: Trained) -> float:
+    """By how much the cosine of linked nodes is above that of any two."""
+    z = trained.embedding.numpy()
+    z = z / np.linalg.norm(z, axis=1, keepdims=True)
+    anyone = np.random.default_rng(0).integers(graph.num_nodes, size=(2, 500))
+    linked, others = ((z[u] * z[v]).sum(axis=1).mean() for u, v in (graph.edges, anyone))
+    return float(linked - others)
+
+
+def global_states() -> tuple[bytes, str, object]:
+    state = torch.get_rng_state().numpy().tobytes()
+    return state, repr(np.random.get_state()), random.getstate()  # noqa: NPY002
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat", "own"])
+def test_positives_come_closer_and_the_loss_falls(encoder: str) -> None:
+    graph = planted()
+    settings = TrainingSettings(epochs=60, learning_rate=1e-2, negatives=64, stopping=None)
+    chosen = Own(graph.num_attributes) if encoder == "own" else encoder
+    _, trained = run(graph, settings, chosen)
+    _, untrained = run(graph, TrainingSettings(epochs=1, learning_rate=1e-12), chosen)
+    assert len(trained.losses) == 60
+    assert np.mean(trained.losses[-5:]) < 0.97 * np.mean(trained.losses[:5])
+    assert closeness(graph, trained) > closeness(graph, untrained) + 0.3
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat", "own"])
+@pytest.mark.parametrize("link_dropout", [0.0, 0.3])
+def test_the_same_seed_repeats_to_the_byte(encoder: str, link_dropout: float) -> None:
+    graph = planted()
+    settings = TrainingSettings(epochs=4, negatives=16, link_dropout=link_dropout)
+    given_encoder = Own(graph.num_attributes) if encoder == "own" else encoder
+
+    def result(seed: int) -> tuple[bytes, list[bytes], tuple[float, ...]]:
+        torch.manual_seed(len(noise))
+        noise.append(torch.rand(3))
+        module, trained = run(graph, settings, given_encoder, seed=seed)
+        weights = [each.detach().numpy().tobytes() for each in module.parameters()]
+        return trained.embedding.numpy().tobytes(), weights, trained.losses
+
+    noise: list[Tensor] = []
+    first, again, other = result(3), result(3), result(4)
+    assert first == again
+    assert all(a != b for a, b in zip(first, other, strict=True))
+
+
+def test_own_module_is_not_changed() -> None:
+    graph = planted(30)
+    own = Own(graph.num_attributes)
+    before = own.linear.weight.detach().clone()
+    module, trained = run(graph, encoder=own)
+    assert module is not own
+    assert torch.equal(own.linear.weight, before)
+    assert own.seen == []
+    assert isinstance(module, Own)
+    assert not torch.equal(module.linear.weight, before)
+    assert trained.embedding.shape == (30, 8)
+
+
+def fail(epoch: int, loss: float) -> None:
+    raise KeyboardInterrupt
+
+
+class Failing(Own):
+    """Fails after it has used the random state."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        super().forward(x, edge_index)
+        raise RuntimeError("no more")
+
+
+class RandomAtRest(Own):
+    """Uses the random state even in evaluation."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = super().forward(x, edge_index)
+        return h + torch.rand(())
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "error"),
+    [
+        (Own, {}, None),
+        (RandomAtRest, {}, None),
+        (Own, {"on_epoch": fail}, KeyboardInterrupt),
+        (Failing, {}, RuntimeError),
+    ],
+)
+def test_global_random_states_stay(
+    kind: type[Own], options: dict[str, Any], error: type[BaseException] | None
+) -> None:
+    graph = planted(30)
+    encoder = kind(graph.num_attributes)
+    before = global_states()
+    if error is None:
+        run(graph, encoder=encoder, **options)
+    else:
+        with pytest.raises(error):
+            run(graph, encoder=encoder, **options)
+    assert global_states() == before
+
+
+def test_an_embedding_made_with_chance_repeats_too() -> None:
+    graph = planted(30)
+    own = RandomAtRest(graph.num_attributes)
+    first, again = (run(graph, encoder=own, seed=1)[1].embedding for _ in range(2))
+    assert torch.equal(first, again)
+
+
+def test_seeding_leaves_devices_that_are_not_used_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(seed: int) -> None:
+        raise AssertionError("seeded every GPU")
+
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", never)
+    with seeded(3, CPU) as generator:
+        inside = torch.rand(4), torch.rand(4, generator=generator)
+    torch.default_generator.manual_seed(3)
+    assert torch.equal(inside[0], torch.rand(4))
+    assert torch.equal(inside[0], inside[1])
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"epochs": 0}, "epochs=0 must be at least 1"),
+        ({"negatives": 0}, "negatives=0 must be at least 1"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0 must be above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate=nan must be above 0"),
+        ({"temperature": -1.0}, "temperature=-1.0 must be above 0"),
+        ({"weight_decay": -0.1}, "weight_decay=-0.1 must not be below 0"),
+        ({"link_dropout": 1.0}, r"link_dropout=1.0 must be in \[0, 1\)"),
+        ({"link_dropout": -0.1}, r"link_dropout=-0.1 must be in \[0, 1\)"),
+        ({"similarity": "dot"}, "similarity='dot' must be 'cosine' or 'inner'"),
+    ],
+)
+def test_settings_that_cannot_be_used(setting: dict[str, Any], message: str) -> None:
+    settings = TrainingSettings(**setting)
+    with pytest.raises(UsageError, match=message):
+        settings.checked()
+    with pytest.raises(UsageError, match=message):
+        run(planted(30), settings)
+
+
+def test_good_settings_are_given_back() -> None:
+    assert SHORT.checked() is SHORT
+
+
+class NotANumber(Own):
+    """Says NaN in the third pass."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = super().forward(x, edge_index)
+        return h * float("nan") if len(self.seen) == 3 else h
+
+
+def test_a_loss_that_is_no_number() -> None:
+    graph, epochs = planted(30), []
+    with pytest.raises(DataError, match=r"The loss became nan in epoch 3\. Lower learning_rate"):
+        run(
+            graph,
+            encoder=NotANumber(graph.num_attributes),
+            on_epoch=lambda epoch, loss: epochs.append(epoch),
+        )
+    assert epochs == [1, 2]
+
+
+class Overflowing(Own):
+    """Weights that the last step made too large, as far as anyone can see."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = super().forward(x, edge_index)
+        return h if self.training else h * 1e38 * 1e38
+
+
+def test_an_embedding_that_overflows_after_the_last_step() -> None:
+    graph = planted(30)
+    with pytest.raises(DataError, match=r"The embedding overflowed in epoch 4\. Lower learning"):
+        run(graph, encoder=Overflowing(graph.num_attributes))
+
+
+def test_every_epoch_is_reported() -> None:
+    reports: list[tuple[int, float]] = []
+    _, trained = run(planted(30), on_epoch=lambda epoch, loss: reports.append((epoch, loss)))
+    assert reports == list(enumerate(trained.losses, start=1))
+    assert len(reports) == SHORT.epochs
+
+
+@pytest.mark.parametrize(
+    ("stopping", "epochs", "expected"),
+    [
+        (Plateau(window=2, least_gain=1.0), 20, 4),  # nothing gains all of it
+        (Plateau(window=2, least_gain=-1e9), 9, 9),  # anything is gain enough
+        (Plateau(window=6, least_gain=1.0), 9, 9),
+        (None, 9, 9),
+    ],
+)
+def test_the_stopping_rule_ends_training(
+    stopping: Plateau | None, epochs: int, expected: int
+) -> None:
+    settings = TrainingSettings(epochs=epochs, negatives=16, stopping=stopping)
+    _, trained = run(planted(30), settings)
+    assert len(trained.losses) == expected
+
+
+def test_the_rule_sees_the_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    falling = iter([9.0, 8.0, 7.0, 6.0, 5.0, 5.0, 5.0, 5.0, 5.0])
+
+    def prescribed(z: Tensor, *_: Tensor, **__: Any) -> Tensor:
+        return z.sum() * 0 + next(falling)
+
+    monkeypatch.setattr(trainer, "contrastive_loss", prescribed)
+    settings = TrainingSettings(epochs=9, stopping=Plateau(window=2, least_gain=0.01))
+    _, trained = run(planted(30), settings)
+    assert trained.losses == (9.0, 8.0, 7.0, 6.0, 5.0, 5.0, 5.0, 5.0)
+
+
+def test_what_the_loss_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, calls = planted(), []
+
+    def spy(z: Tensor, positives: Tensor, negatives: Tensor, **options: Any) -> Tensor:
+        calls.append((positives, negatives, options))
+        return contrastive_loss(z, positives, negatives, **options)
+
+    monkeypatch.setattr(trainer, "contrastive_loss", spy)
+    x, edge_index = encoder_inputs(graph, CPU)
+    table = np.random.default_rng(0).integers(-1, graph.num_nodes, size=(graph.num_nodes, 4))
+    sources = [
+        PositiveSource.from_table(table, draws=2, weight=0.25),
+        PositiveSource.from_links(graph.adjacency, draws=3),
+    ]
+    settings = TrainingSettings(
+        epochs=30, negatives=50, similarity="inner", temperature=0.9, stopping=None
+    )
+    train(encoder_maker("gcn", x.shape[1], {"width": 4}), x, edge_index, sources, settings)
+    assert len(calls) == 30
+    for positives, negatives, options in calls:
+        assert positives.shape == (graph.num_nodes, 5)
+        assert negatives.shape == (50,)
+        assert options["similarity"] == "inner"
+        assert options["temperature"] == 0.9
+        assert options["weights"][7].tolist() == [0.25, 0.25, 1.0, 1.0, 1.0]
+    # Fresh ones each epoch, and every node is a negative in its turn: none of 90 is missed by
+    # 1500 draws but with a chance of 90 (1 - 1/90)^1500 = 5e-6.
+    assert not torch.equal(calls[0][0], calls[1][0])
+    assert not torch.equal(calls[0][1], calls[1][1])
+    assert set(torch.cat([call[1] for call in calls]).tolist()) == set(range(graph.num_nodes))
+
+
+def test_links_are_dropped_in_training_and_all_there_at_the_end() -> None:
+    graph = planted()
+    settings = TrainingSettings(epochs=3, negatives=8, link_dropout=0.5, stopping=None)
+    module, _ = run(graph, settings, Own(graph.num_attributes))
+    assert isinstance(module, Own)
+    assert [training for training, _ in module.seen] == [True, True, True, False]
+    counts = [links.shape[1] for _, links in module.seen]
+    assert counts[-1] == 2 * graph.num_edges
+    assert max(counts[:-1]) < 0.8 * counts[-1]
+    assert not torch.equal(module.seen[0][1], module.seen[1][1])
+
+
+def test_the_embedding_is_the_encoder_at_rest() -> None:
+    graph = planted(30)
+    module, trained = run(graph)
+    assert not trained.embedding.requires_grad
+    assert torch.equal(embed(module.train(), *encoder_inputs(graph, CPU)), trained.embedding)
+    assert not module.training
+
+
+@given(graph=graphs(), share=st.floats(0.01, 0.99), seed=st.integers(0, 10**6))
+def test_dropped_links_go_in_both_directions(graph: Graph, share: float, seed: int) -> None:
+    edge_index = encoder_inputs(graph, CPU)[1]
+    kept = drop_links(edge_index, share, torch.Generator().manual_seed(seed))
+    before, after = (set(map(tuple, links.T.tolist())) for links in (edge_index, kept))
+    assert after <= before
+    assert {(v, u) for u, v in after} == after
+    assert len(after) == kept.shape[1]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_the_right_share_is_dropped(share: float) -> None:
+    ends = torch.arange(10_000)
+    edge_index = torch.stack([torch.cat([ends, ends + 10_000]), torch.cat([ends + 10_000, ends])])
+    kept = drop_links(edge_index, share, torch.Generator().manual_seed(0)).shape[1] / 2
+    deviation = (10_000 * share * (1 - share)) ** 0.5
+    assert abs(kept - 10_000 * (1 - share)) < 4 * deviation
+
+
+def test_nothing_to_drop() -> None:
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    assert drop_links(edge_index, 0.0, torch.Generator()) is edge_index
+    none = torch.empty(2, 0, dtype=torch.int64)
+    assert drop_links(none, 0.5, torch.Generator()).shape == (2, 0)
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+@pytest.mark.parametrize(
+    ("shape", "attributes"),
+    [("isolated", "some zero rows"), ("random", "zeros"), ("random", "none"), ("empty", "counts")],
+)
+def test_awkward_graphs(encoder: str, shape: str, attributes: str) -> None:
+    graph = make_graph(20, 0, shape, attributes)
+    _, trained = run(graph, encoder=encoder)
+    assert trained.embedding.isfinite().all()
+    assert all(loss >= 0 for loss in trained.losses)
+
+
+def test_one_node_without_attributes_does_not_stop_the_others() -> None:
+    """Its first embedding is a row of zeros, whose gradient must not be huge (see unit_rows)."""
+    graph = make_graph(20, 0, "cycle", "signed")
+    attributes = np.array(graph.attributes)
+    bare = Graph.from_arrays(
+        np.vstack([attributes, np.zeros_like(attributes[:1])]), graph.edges, num_nodes=21
+    )
+    settings = TrainingSettings(epochs=30, learning_rate=0.01, negatives=16, stopping=None)
+    module, _ = run(bare, settings, "gat")
+    bias = dict(module.named_parameters())["convs.0.bias"]
+    assert bias.abs().mean() > 0.03  # a tenth of what 30 steps of Adam can do, not one step

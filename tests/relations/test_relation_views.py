@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import make_graph, make_view, views
+
+from xtcl.graph.graph import Graph
+from xtcl.relations.pattern_rows import block_height, usable
+from xtcl.relations.registry import resolve_relations
+from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
+
+
+def links_of(view: TrainingView) -> set[tuple[int, int]]:
+    rows, columns = view.adjacency.nonzero()
+    return {(int(u), int(v)) for u, v in zip(rows, columns, strict=True)}
+
+
+def test_of_knows_the_given_labels_and_no_others() -> None:
+    graph = make_graph(30, 0)
+    assert graph.labels is not None
+    view = TrainingView.of(graph, labelled=[3, 5, 8])
+    assert np.flatnonzero(view.labels >= 0).tolist() == [3, 5, 8]
+    assert view.labels[[3, 5, 8]].tolist() == graph.labels[[3, 5, 8]].tolist()
+    assert view.num_classes == graph.num_classes
+    assert view.num_nodes == 30
+
+
+def test_of_a_graph_without_labels_knows_none() -> None:
+    view = TrainingView.of(make_graph(10, 0, labels="none"))
+    assert (view.labels == -1).all()
+    assert view.one_hot_labels().shape == (10, 0)
+
+
+@given(views())
+def test_one_hot_labels(view: TrainingView) -> None:
+    Y = view.one_hot_labels()
+    for node, label in enumerate(view.labels):
+        expected = [float(label == code) for code in range(view.num_classes)]
+        assert Y[node].tolist() == expected
+
+
+@given(views(), st.data())
+def test_hiding_labels_hides_exactly_those(view: TrainingView, data: st.DataObject) -> None:
+    before = view.labels.copy()
+    nodes = data.draw(st.lists(st.integers(0, view.num_nodes - 1), unique=True))
+    less = view.hiding_labels(np.array(nodes, dtype=np.int64))
+    for node in range(view.num_nodes):
+        assert less.labels[node] == (-1 if node in nodes else before[node])
+    np.testing.assert_array_equal(view.labels, before)
+    assert less.adjacency is view.adjacency
+    assert less.attributes is view.attributes
+    assert less.shared is view.shared
+
+
+@given(views(), st.data())
+def test_hiding_links_hides_exactly_those(view: TrainingView, data: st.DataObject) -> None:
+    before = links_of(view)
+    pairs = data.draw(st.lists(st.sampled_from(sorted(before)))) if before else []
+    less = view.hiding_links(np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
+    assert links_of(less) == before - set(pairs) - {(v, u) for u, v in pairs}
+    assert set(less.adjacency.data.tolist()) <= {1.0}
+    assert less.adjacency.nnz == len(links_of(less))
+    assert links_of(view) == before
+    assert less.shared is not view.shared
+
+
+def test_hiding_a_pair_that_is_no_link_changes_nothing() -> None:
+    view = make_view(10, 0, "path")
+    absent = next((u, v) for u in range(10) for v in range(u) if (u, v) not in links_of(view))
+    assert links_of(view.hiding_links(np.array([absent]).T)) == links_of(view)
+
+
+def test_adjacency_of_is_symmetric_and_counts_a_repeated_link_once() -> None:
+    adjacency = TrainingView.adjacency_of(np.array([[0, 1, 0], [1, 0, 2]]), 4)
+    expected = [[0, 1, 1, 0], [1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
+    assert adjacency.toarray().tolist() == expected
+
+
+def test_once_computes_once_per_key() -> None:
+    view = make_view(5, 0)
+    calls: list[str] = []
+
+    def compute(key: str) -> str:
+        calls.append(key)
+        return key * 2
+
+    for key in ("a", "a", "b", "a"):
+        assert view.once(key, partial(compute, key)) == key * 2
+    assert calls == ["a", "b"]
+
+
+def test_evidence_names_what_is_there() -> None:
+    links = np.array([[0], [1]])
+    assert TrainingView.of(make_graph(9, 0), [0]).evidence == {ATTRIBUTES, LINKS, LABELS}
+    assert TrainingView.of(make_graph(9, 0), []).evidence == {ATTRIBUTES, LINKS}
+    assert TrainingView.of(make_graph(9, 0, "empty")).evidence == {ATTRIBUTES}
+    assert TrainingView.of(Graph.from_arrays(edges=links)).evidence == {LINKS}
+
+
+def test_usable_relations_and_what_the_others_lack() -> None:
+    relations = resolve_relations("paper")
+    there, lacking = usable(relations, make_view(9, 0, attributes="none", labels="none"))
+    assert [r.name for r in there] == ["link", "pagerank", "jaccard", "topology", "graph-distance"]
+    assert lacking == {
+        "attribute-similarity": ["attributes"],
+        "attribute-distribution": ["attributes"],
+        "label-distribution": ["labels"],
+        "attribute-label-distribution": ["attributes", "labels"],
+    }
+    there, lacking = usable(relations, make_view(9, 0))
+    assert there == relations
+    assert lacking == {}
+    there, _ = usable(relations, make_view(9, 0, "empty"))
+    assert [r.name for r in there] == ["attribute-similarity"]
+
+
+@pytest.mark.parametrize("count", [2, 1000, 10**6, 10**9])
+def test_block_height_keeps_an_array_within_its_bytes(count: int) -> None:
+    height = block_height(count, bytes_per_array=2**20)
+    assert height == 1 or height * count * 4 <= 2**20
+    assert (height + 1) * count * 4 > 2**20
+
+
+def test_a_sparse_view_keeps_its_attributes_sparse() -> None:
+    graph = Graph.from_arrays(attributes=sp.csr_array(np.eye(4)), edges=[[0, 1], [1, 2]])
+    assert sp.issparse(TrainingView.of(graph).attributes)

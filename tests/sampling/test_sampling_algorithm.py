@@ -1,0 +1,259 @@
+"""The sampler against Algorithm 1 of the paper, written out in loops over pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from dense import all_rows
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from strategies import make_view, views
+from torch import Tensor
+
+from xtcl.relations.registry import (
+    forget_relation,
+    register_relation,
+    relation_names,
+    resolve_relations,
+)
+from xtcl.relations.relation import Rows
+from xtcl.relations.view import TrainingView
+from xtcl.sampling.crossfit import label_folds, link_folds
+from xtcl.sampling.xgsampler import SamplerSettings, XGSampler
+
+Pair = tuple[int, int]
+Levels = dict[Pair, int]
+
+
+def close_degrees(view: TrainingView) -> Rows:
+    """1 / (1 + |d_u - d_v|)."""
+    degree = torch.from_numpy(np.diff(view.adjacency.indptr).astype(np.float32))
+
+    def compute(nodes: Tensor) -> Tensor:
+        return 1 / (1 + (degree[nodes, None] - degree).abs())
+
+    return compute
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_relation() -> Iterator[None]:
+    register_relation("close-degrees", close_degrees)
+    yield
+    forget_relation("close-degrees")
+
+
+def same_class(view: TrainingView) -> np.ndarray:
+    return np.asarray(view.labels[:, None] == view.labels)
+
+
+def levels_of(
+    name: str, view: TrainingView, pairs: Sequence[Pair], quantiles: Sequence[float]
+) -> Levels:
+    """How many of its row's quantiles each pair is above: s >= eta and s > 0."""
+    (relation,) = resolve_relations(name)
+    s = all_rows(relation, view).tolist()
+    eta: dict[int, list[Fraction]] = {}
+    for u in {u for u, _ in pairs}:
+        others = sorted(Fraction(x) for w, x in enumerate(s[u]) if w != u)
+        eta[u] = []
+        for q in quantiles:
+            place = Fraction(str(q)) * (len(others) - 1)
+            low, high = others[math.floor(place)], others[math.ceil(place)]
+            eta[u].append(low + (place - math.floor(place)) * (high - low))
+    return {(u, v): sum(s[u][v] >= e and s[u][v] > 0 for e in eta[u]) for u, v in pairs}
+
+
+def by_precision(levels: dict[str, Levels], y: dict[Pair, int], top: int) -> list[str]:
+    """Relations by falling P(I_t = 1 | above); never above comes last, ties as listed."""
+
+    def precision(name: str) -> float:
+        matches = [y[pair] for pair, level in levels[name].items() if level == top]
+        return sum(matches) / len(matches) if matches else -1.0
+
+    return sorted(levels, key=precision, reverse=True)
+
+
+def sigma(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def algorithm_1(
+    above: dict[str, Levels], y: dict[Pair, int], ordered: Sequence[str], lam: float
+) -> dict[str, tuple[float, float]]:
+    """Algorithm 1, line by line, with equations (8) and (9)."""
+    y_hat = dict.fromkeys(y, 0.0)
+    w = {}
+    for r in ordered:
+        g, h = {}, {}
+        for pair in y:
+            g[pair] = sigma(y_hat[pair]) - y[pair]
+            h[pair] = sigma(y_hat[pair]) * (1 - sigma(y_hat[pair]))
+        below = [pair for pair in y if not above[r][pair]]
+        over = [pair for pair in y if above[r][pair]]
+        w0 = -sum(g[pair] for pair in below) / (sum(h[pair] for pair in below) + lam)
+        w1 = -sum(g[pair] for pair in over) / (sum(h[pair] for pair in over) + lam)
+        for pair in y:
+            y_hat[pair] += w1 if above[r][pair] else w0
+        w[r] = (w0, w1)
+    return w
+
+
+def boosted(
+    levels: dict[str, Levels],
+    y: dict[Pair, int],
+    ordered: Sequence[str],
+    *,
+    leaves: int,
+    base: float,
+    sweeps: int,
+    lam: float,
+) -> dict[str, list[float]]:
+    """The same with several leaves, another start and several sweeps."""
+    y_hat = dict.fromkeys(y, base)
+    w = {r: [0.0] * leaves for r in ordered}
+    for _ in range(sweeps):
+        for r in ordered:
+            down, scale = [0.0] * leaves, [lam] * leaves
+            for pair in y:
+                p = sigma(y_hat[pair])
+                down[levels[r][pair]] += p - y[pair]
+                scale[levels[r][pair]] += p * (1 - p)
+            step = [-d / c if c > 0 else 0.0 for d, c in zip(down, scale, strict=True)]
+            for pair in y:
+                y_hat[pair] += step[levels[r][pair]]
+            w[r] = [a + b for a, b in zip(w[r], step, strict=True)]
+    return w
+
+
+def labelled_pairs(view: TrainingView) -> dict[Pair, int]:
+    """I_t of all pairs of different training nodes."""
+    known = [int(u) for u in np.flatnonzero(view.labels >= 0)]
+    return {(u, v): int(view.labels[u] == view.labels[v]) for u in known for v in known if u != v}
+
+
+def fitted(view: TrainingView, settings: SamplerSettings, *, crossfit: int = 0) -> XGSampler:
+    alike = same_class(view)
+    folds = label_folds(view, lambda u, v: alike[np.ix_(u, v)], crossfit, np.random.default_rng(0))
+    return XGSampler(relation_names(), settings).fit(view, folds)
+
+
+@given(views(min_nodes=4, labels=["single", "some unknown", "many"]))
+def test_paper_settings_are_algorithm_1(view: TrainingView) -> None:
+    y = labelled_pairs(view)
+    assume(y)
+    sampler = fitted(view, SamplerSettings.paper())
+    above = {r.name: levels_of(r.name, view, list(y), [0.99]) for r in sampler.relations_}
+    ordered = by_precision(above, y, top=1)
+    expected = algorithm_1(above, y, ordered, lam=1.0)
+    assert [weight.relation for weight in sampler.relation_weights_] == ordered
+    assert [weight.order for weight in sampler.relation_weights_] == [
+        place + 1 for place in range(len(ordered))
+    ]
+    for weight in sampler.relation_weights_:
+        matches = [y[pair] for pair in y if above[weight.relation][pair]]
+        assert weight.support == len(matches)
+        assert weight.precision == pytest.approx(np.mean(matches) if matches else 0, abs=1e-15)
+        assert (weight.w0, weight.w1) == pytest.approx(expected[weight.relation], abs=1e-12)
+        assert weight.weights == (weight.w0, weight.w1)
+        assert weight.importance == max(abs(weight.w0), abs(weight.w1))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_paper_settings_are_algorithm_1_on_a_larger_graph(seed: int) -> None:
+    """Ten relations, one of them our own, where the 99th percentile lies inside the row."""
+    view = make_view(110, seed, attributes="signed", known=0.3)
+    y = labelled_pairs(view)
+    sampler = fitted(view, SamplerSettings.paper())
+    assert len(sampler.relations_) == 10
+    above = {r.name: levels_of(r.name, view, list(y), [0.99]) for r in sampler.relations_}
+    ordered = by_precision(above, y, top=1)
+    expected = algorithm_1(above, y, ordered, lam=1.0)
+    assert [weight.relation for weight in sampler.relation_weights_] == ordered
+    for weight in sampler.relation_weights_:
+        assert (weight.w0, weight.w1) == pytest.approx(expected[weight.relation], abs=1e-12)
+
+
+@given(
+    view=views(min_nodes=4, labels=["single", "some unknown", "many"]),
+    quantiles=st.sampled_from([(0.5,), (0.5, 0.9), (0.0, 0.25, 0.75, 0.99)]),
+    base=st.sampled_from(["prior", 0.0, -1.5]),
+    sweeps=st.sampled_from([1, 2, 7]),
+    penalty=st.sampled_from([0.1, 1.0, 10.0]),
+)
+def test_general_settings_are_the_general_algorithm(
+    view: TrainingView,
+    quantiles: tuple[float, ...],
+    base: float | str,
+    sweeps: int,
+    penalty: float,
+) -> None:
+    y = labelled_pairs(view)
+    assume(y)
+    sampler = fitted(view, SamplerSettings(quantiles, base, sweeps, penalty))
+    levels = {r.name: levels_of(r.name, view, list(y), quantiles) for r in sampler.relations_}
+    ordered = by_precision(levels, y, top=len(quantiles))
+    matches = sum(y.values())
+    prior = math.log((matches + 0.5) / (len(y) - matches + 0.5))
+    start = prior if isinstance(base, str) else base
+    expected = boosted(
+        levels,
+        y,
+        ordered,
+        leaves=len(quantiles) + 1,
+        base=start,
+        sweeps=sweeps,
+        lam=penalty,
+    )
+    assert sampler.stumps_.base == pytest.approx(start, abs=1e-12)
+    assert [weight.relation for weight in sampler.relation_weights_] == ordered
+    for weight in sampler.relation_weights_:
+        assert weight.weights == pytest.approx(expected[weight.relation], abs=1e-10)
+        assert (weight.w0, weight.w1) == (weight.weights[0], weight.weights[-1])
+        assert weight.importance == max(abs(w) for w in weight.weights)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_links_without_crossfit_are_algorithm_1_on_links(seed: int) -> None:
+    """V_L are the nodes with links, v is any other node, and I_t is the adjacency."""
+    view = make_view(20, seed, known=0.0)
+    sampler = XGSampler("paper", SamplerSettings.paper())
+    sampler.fit(view, link_folds(view, 0, np.random.default_rng(0)))
+    linked = [int(u) for u in range(20) if view.adjacency[[u]].nnz]
+    A = view.adjacency.toarray()
+    y = {(u, v): int(A[u, v]) for u in linked for v in range(20) if u != v}
+    above = {r.name: levels_of(r.name, view, list(y), [0.99]) for r in sampler.relations_}
+    ordered = by_precision(above, y, top=1)
+    expected = algorithm_1(above, y, ordered, lam=1.0)
+    assert len(ordered) == 7
+    assert [weight.relation for weight in sampler.relation_weights_] == ordered
+    for weight in sampler.relation_weights_:
+        assert (weight.w0, weight.w1) == pytest.approx(expected[weight.relation], abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_crossfit_labels_are_the_general_algorithm_on_the_folds(seed: int) -> None:
+    """Levels from the view without the fold's labels, pairs from inside the fold."""
+    view = make_view(40, seed, known=0.7)
+    sampler = fitted(view, SamplerSettings(quantiles=(0.8,), sweeps=5), crossfit=4)
+    alike = same_class(view)
+    folds = label_folds(view, lambda u, v: alike[np.ix_(u, v)], 4, np.random.default_rng(0))
+    y: dict[Pair, int] = {}
+    levels: dict[str, Levels] = {r.name: {} for r in sampler.relations_}
+    for fold in folds:
+        part = [int(u) for u in fold.queries]
+        inside = {(u, v): int(alike[u, v]) for u in part for v in part if u != v}
+        y |= inside
+        for r in sampler.relations_:
+            hidden = view.hiding_labels(np.array(part))
+            levels[r.name] |= levels_of(r.name, hidden, list(inside), [0.8])
+    ordered = by_precision(levels, y, top=1)
+    prior = math.log((sum(y.values()) + 0.5) / (len(y) - sum(y.values()) + 0.5))
+    expected = boosted(levels, y, ordered, leaves=2, base=prior, sweeps=5, lam=1.0)
+    assert [weight.relation for weight in sampler.relation_weights_] == ordered
+    for weight in sampler.relation_weights_:
+        assert weight.weights == pytest.approx(expected[weight.relation], abs=1e-10)

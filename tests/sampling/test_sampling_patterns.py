@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import make_view, views
+
+from xtcl.errors import UsageError
+from xtcl.relations.pattern_rows import PatternRows, all_nodes
+from xtcl.relations.registry import resolve_relations
+from xtcl.relations.view import TrainingView
+from xtcl.sampling.crossfit import label_folds, link_folds
+from xtcl.sampling.fold import Fold
+from xtcl.sampling.patterns import (
+    PatternCounts,
+    check_code_fits,
+    count_patterns,
+    pattern_codes,
+    tabulate,
+)
+
+HEIGHTS = (1, 3, 7, 64)
+
+
+def paper_rows(view: TrainingView, quantiles: tuple[float, ...]) -> PatternRows:
+    return PatternRows(resolve_relations("paper"), view, quantiles)
+
+
+def counted_one_by_one(fold: Fold, rows: PatternRows) -> Counter[tuple[int, bool]]:
+    """Patterns of the pairs that count, by asking for one row at a time."""
+    found: Counter[tuple[int, bool]] = Counter()
+    for u in fold.queries:
+        per_relation = [level[0].tolist() for _, level in rows(torch.tensor([int(u)]))]
+        alike, counted = fold.judge(np.array([u]))
+        for place, v in enumerate(fold.candidates):
+            if counted[0, place]:
+                base = len(rows.quantiles) + 1
+                code = sum(levels[v] * base**r for r, levels in enumerate(per_relation))
+                found[code, bool(alike[0, place])] += 1
+    return found
+
+
+def as_counter(table: PatternCounts) -> Counter[tuple[int, bool]]:
+    found = Counter(
+        {
+            (int(code), alike): int(table.counts[at, int(alike)])
+            for at, code in enumerate(table.codes)
+            for alike in (False, True)
+        }
+    )
+    return +found
+
+
+def folds_of(view: TrainingView, kind: str, crossfit: int) -> list[Fold]:
+    rng = np.random.default_rng(1)
+    if kind == "links":
+        return link_folds(view, crossfit, rng)
+    return label_folds(view, lambda u, v: view.labels[u][:, None] == view.labels[v], crossfit, rng)
+
+
+@pytest.mark.parametrize("kind", ["labels", "links"])
+@pytest.mark.parametrize("crossfit", [0, 3])
+@pytest.mark.parametrize("quantiles", [(0.99,), (0.5, 0.9)])
+@pytest.mark.parametrize("count", [9, 30, 75])
+def test_counts_equal_counting_one_by_one_at_any_height(
+    kind: str, crossfit: int, quantiles: tuple[float, ...], count: int
+) -> None:
+    view = make_view(count, count, known=0.8)
+    for fold in folds_of(view, kind, crossfit):
+        rows = paper_rows(fold.view, quantiles)
+        expected = counted_one_by_one(fold, rows)
+        for height in (*HEIGHTS, count, 10 * count):
+            table = count_patterns(fold, rows, height)
+            assert as_counter(table) == expected
+            assert table.codes.dtype == table.counts.dtype == np.int64
+            assert (np.diff(table.codes) > 0).all()
+            assert (table.counts >= 0).all()
+
+
+@given(views(min_nodes=3, labels=["many", "single"]), st.sampled_from(HEIGHTS))
+def test_heights_give_the_same_tables_on_every_kind_of_graph(
+    view: TrainingView, height: int
+) -> None:
+    nodes = np.arange(view.num_nodes)
+
+    def judge(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return view.labels[u][:, None] == view.labels, u[:, None] != nodes
+
+    fold = Fold(view, nodes, nodes, judge)
+    rows = paper_rows(view, (0.5, 0.99))
+    table, whole = count_patterns(fold, rows, height), count_patterns(fold, rows, 10**6)
+    np.testing.assert_array_equal(table.codes, whole.codes)
+    np.testing.assert_array_equal(table.counts, whole.counts)
+    assert whole.counts.sum() == view.num_nodes * (view.num_nodes - 1)
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_candidates_may_come_in_any_order(share: float) -> None:
+    view = make_view(20, 2)
+    chosen = np.random.default_rng(0).permutation(20)[: int(20 * share)]
+
+    def judge(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return (u[:, None] + chosen) % 3 == 0, u[:, None] != chosen
+
+    fold = Fold(view, np.arange(20), chosen, judge)
+    rows = paper_rows(view, (0.9,))
+    assert as_counter(count_patterns(fold, rows, 7)) == counted_one_by_one(fold, rows)
+
+
+def test_codes_have_one_digit_per_relation() -> None:
+    view = make_view(30, 4)
+    rows = paper_rows(view, (0.5, 0.9))
+    codes = pattern_codes(rows, all_nodes(30))
+    digits = PatternCounts(codes.numpy().ravel(), np.zeros((900, 2), dtype=np.int64)).levels(9, 2)
+    for relation, (_, level) in enumerate(rows(all_nodes(30))):
+        np.testing.assert_array_equal(digits[:, relation], level.numpy().ravel())
+
+
+def test_many_relations_and_levels_keep_their_digits() -> None:
+    """The largest code that is allowed, 4^31 - 1, survives the counting."""
+    check_code_fits(31, 3)
+    largest = 4**31 - 1
+    yes = torch.tensor([[True]])
+    table = tabulate(torch.tensor([[largest]]), yes, yes)
+    assert table.codes.tolist() == [0, largest]
+    assert table.counts.tolist() == [[0, 0], [0, 1]]
+    assert table.levels(31, 3)[1].tolist() == [3] * 31
+
+
+def test_too_many_patterns_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"32 relations with 3 quantiles .*\.$"):
+        check_code_fits(32, 3)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.booleans()), max_size=30),
+    st.integers(0, 30),
+)
+def test_tables_add_up(pairs: list[tuple[int, bool, bool]], cut: int) -> None:
+    """A table of some pairs plus a table of the others is the table of all."""
+
+    def table(some: list[tuple[int, bool, bool]]) -> PatternCounts:
+        codes = torch.tensor([[code for code, _, _ in some]], dtype=torch.int64)
+        alike = torch.tensor([[alike for _, alike, _ in some]], dtype=torch.bool)
+        counted = torch.tensor([[counted for _, _, counted in some]], dtype=torch.bool)
+        return tabulate(codes, alike, counted)
+
+    expected = Counter((code, alike) for code, alike, counted in pairs if counted)
+    assert as_counter(table(pairs)) == expected
+    assert as_counter(table(pairs[:cut]) + table(pairs[cut:])) == expected

@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+from sklearn.linear_model import LogisticRegression
+
+from xtcl.errors import DataError, UsageError
+from xtcl.tasks import logistic_solver
+from xtcl.tasks.logistic_head import LogisticHead, fit_logistic, logistic_path
+from xtcl.tasks.logistic_solver import solve_path
+from xtcl.tasks.principal_rows import principal_rows
+from xtcl.tasks.strength_choice import STRENGTHS, stratified_folds
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+
+def clusters(n: int, d: int, classes: int, seed: int = 0) -> tuple[Floats, Codes]:
+    """Overlapping classes of unequal size in columns of unequal size, away from the origin."""
+    rng = np.random.default_rng(seed)
+    labels = np.concatenate(
+        [
+            np.arange(classes),
+            rng.choice(
+                classes, n - classes, p=np.arange(1, classes + 1) / (classes * (classes + 1) / 2)
+            ),
+        ]
+    )
+    rows = rng.normal(size=(classes, d))[labels] + 1.5 * rng.normal(size=(n, d))
+    return 3.0 + rows * np.logspace(0, -1, d), labels.astype(np.int64)
+
+
+def prepared(rows: Floats, mean: Floats) -> Floats:
+    """The documented preparation, row by row."""
+    out = np.zeros(rows.shape)
+    for i, row in enumerate(rows):
+        length = np.sqrt(((row - mean) ** 2).sum())
+        if length > 0:
+            out[i] = (row - mean) / length
+    return out
+
+
+def gradient(head: LogisticHead, rows: Floats, labels: Codes, strength: float) -> Floats:
+    """Gradient of sum_i -log softmax(W x_i + b)[y_i] + |W|^2 / (2 C), by a loop over the rows."""
+    d_coef, d_intercept = head.coef_ / strength, np.zeros(len(head.classes_))
+    for x, label in zip(prepared(rows, rows.mean(axis=0)), labels, strict=True):
+        scores = head.coef_ @ x + head.intercept_
+        p = np.exp(scores) / np.exp(scores).sum()
+        p[np.searchsorted(head.classes_, label)] -= 1.0
+        d_coef = d_coef + np.outer(p, x)
+        d_intercept += p
+    return np.concatenate([d_coef.ravel(), d_intercept])
+
+
+@pytest.mark.parametrize(("n", "d"), [(60, 8), (30, 90), (40, 40)])
+@pytest.mark.parametrize("strength", [0.01, 3.0, 1e4])
+def test_the_fit_has_converged(n: int, d: int, strength: float) -> None:
+    rows, labels = clusters(n, d, 4)
+    (head,) = logistic_path(rows, labels, strengths=[strength])
+    # |W - W*| <= C |gradient|, so this is a relative error below 1e-8.
+    size = np.linalg.norm(gradient(head, rows, labels, strength))
+    assert strength * size < 1e-8 * np.linalg.norm(head.coef_)
+
+
+@pytest.mark.parametrize("strength", [0.1, 10.0, 1000.0])
+@pytest.mark.parametrize(("classes", "factor"), [(4, 1.0), (2, 2.0)])
+def test_it_is_scikit_learns_model(classes: int, factor: float, strength: float) -> None:
+    rows, labels = clusters(50, 6, classes)
+    (head,) = logistic_path(rows, labels, strengths=[strength])
+    oracle = LogisticRegression(
+        C=factor * strength, solver="newton-cholesky", tol=1e-12, max_iter=1000
+    ).fit(prepared(rows, rows.mean(axis=0)), labels)
+    new, _ = clusters(20, 6, classes, seed=1)
+    x = prepared(new, rows.mean(axis=0))
+    np.testing.assert_allclose(head.predict_proba(new), oracle.predict_proba(x), atol=1e-7)
+    np.testing.assert_array_equal(head.predict(new), oracle.predict(x))
+    if classes > 2:
+        np.testing.assert_allclose(head.coef_, oracle.coef_, rtol=1e-6, atol=1e-6)
+
+
+def test_principal_axes_change_nothing_but_the_cost() -> None:
+    rows, labels = clusters(25, 70, 3)
+    turned = principal_rows(rows)
+    assert turned.coordinates.shape == (25, 24)
+    np.testing.assert_allclose(turned.coordinates @ turned.axes.T + turned.centre, rows, atol=1e-12)
+    strengths = [0.1, 10.0, 1e4]
+    short = solve_path(turned.coordinates, labels, 3, strengths, 1e-10)
+    long = solve_path(rows, labels, 3, strengths, 1e-10)
+    for in_axes, expected in zip(short, long, strict=True):
+        found = turned.unrotate(in_axes)
+        np.testing.assert_allclose(found.coef, expected.coef, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(found.intercept, expected.intercept, rtol=1e-6, atol=1e-6)
+
+
+def test_the_path_forgets_where_it_came_from() -> None:
+    rows, labels = clusters(40, 60, 3)
+    along = list(logistic_path(rows, labels))
+    assert [head.strength_ for head in along] == list(STRENGTHS)
+    for head in along:
+        (alone,) = logistic_path(rows, labels, strengths=[head.strength_])
+        np.testing.assert_allclose(head.coef_, alone.coef_, rtol=1e-6, atol=1e-7)
+
+
+def test_blocks_of_rows_change_nothing_but_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, labels = clusters(40, 6, 3)
+    (whole,) = logistic_path(rows, labels, strengths=[5.0])
+    monkeypatch.setattr(logistic_solver, "BLOCK", 21)
+    (blocked,) = logistic_path(rows, labels, strengths=[5.0])
+    np.testing.assert_allclose(blocked.coef_, whole.coef_, rtol=1e-8, atol=1e-10)
+
+
+def test_the_strength_is_the_best_of_the_folds() -> None:
+    rows, labels = clusters(80, 5, 3, seed=4)
+    strengths = [0.01, 0.3, 10.0, 1000.0]
+    head = fit_logistic(rows, labels, strengths=strengths, folds=4, seed=7)
+    x, fold_of = prepared(rows, rows.mean(axis=0)), stratified_folds(labels, 4, 7)
+    right = []
+    for strength in strengths:
+        model = LogisticRegression(C=strength, solver="newton-cholesky", tol=1e-10, max_iter=1000)
+        right.append(
+            sum(
+                (
+                    model.fit(x[fold_of != f], labels[fold_of != f]).predict(x[fold_of == f])
+                    == labels[fold_of == f]
+                ).sum()
+                for f in range(4)
+            )
+        )
+    assert len(set(right)) > 1
+    assert head.strength_ == strengths[int(np.argmax(right))]
+    assert head.cv_accuracy_ == pytest.approx(max(right) / 80)
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.integers(2, 6), st.integers(0, 3))
+def test_folds_are_even_and_no_training_part_lacks_a_class(
+    labels: list[int], folds: int, seed: int
+) -> None:
+    codes = np.array(labels)
+    fold_of = stratified_folds(codes, folds, seed)
+    for code in set(labels):
+        members = fold_of[codes == code]
+        if len(members) == 1:
+            assert members[0] == -1
+            continue
+        counts = np.bincount(members, minlength=folds)
+        assert counts.max() - counts.min() <= 1
+        assert all((members != fold).any() for fold in range(folds))
+    sizes = np.bincount(fold_of[fold_of >= 0], minlength=folds)
+    assert sizes.max() - sizes.min() <= 1
+
+
+def test_another_seed_deals_other_folds() -> None:
+    codes = np.zeros(30, dtype=np.int64)
+    first, again, other = (stratified_folds(codes, 5, seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_equal_strengths_go_to_the_stronger_penalty() -> None:
+    _, labels = clusters(30, 2, 3)
+    head = fit_logistic(np.zeros((30, 4)), labels)
+    assert head.strength_ == min(STRENGTHS)
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("value", [0.0, 0.05])  # the mean of seven 0.05 is off by rounding
+def test_an_embedding_that_says_nothing_gives_the_class_shares(
+    value: float, normalise: bool
+) -> None:
+    labels = np.array([0, 2, 2, 5, 5, 5, 5])
+    rows = np.full((7, 3), value)
+    head = fit_logistic(rows, labels, normalise=normalise)
+    assert not head.coef_.any()
+    expected = np.tile([1 / 7, 0, 2 / 7, 0, 0, 4 / 7, 0], (7, 1))
+    np.testing.assert_allclose(head.predict_proba(rows, 7), expected, atol=1e-12)
+    assert head.predict(rows).tolist() == [5] * 7
+
+
+def test_classes_without_a_training_row_get_no_probability() -> None:
+    rows, codes = clusters(40, 5, 3)
+    labels = np.array([1, 4, 6])[codes]
+    head = fit_logistic(rows, labels)
+    proba = head.predict_proba(rows, 9)
+    assert head.classes_.tolist() == [1, 4, 6]
+    assert proba.shape == (40, 9)
+    assert set(np.flatnonzero(proba.any(axis=0))) == {1, 4, 6}
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(proba.argmax(axis=1), head.predict(rows))
+
+
+def test_small_classes_neither_fail_nor_warn() -> None:
+    rows, _ = clusters(12, 4, 2)
+    labels = np.array([0] * 7 + [1] * 2 + [2, 3, 3])
+    head = fit_logistic(rows, labels)
+    assert head.classes_.tolist() == [0, 1, 2, 3]
+    assert head.strength_ in STRENGTHS
+    assert 0.0 <= head.cv_accuracy_ <= 1.0
+
+
+def test_with_nothing_to_hold_out_the_usual_strength_is_taken() -> None:
+    head = fit_logistic(np.eye(3), np.array([0, 1, 2]))
+    assert head.strength_ == 1.78
+    assert np.isnan(head.cv_accuracy_)
+    assert head.predict(np.eye(3)).tolist() == [0, 1, 2]
+
+
+def test_rows_of_unit_mean_square_without_normalising() -> None:
+    rows, labels = clusters(40, 5, 3)
+    (head,) = logistic_path(rows, labels, strengths=[2.0], normalise=False)
+    centred = rows - rows.mean(axis=0)
+    scale = np.sqrt((centred**2).sum() / 40)
+    oracle = LogisticRegression(C=2.0, solver="newton-cholesky", tol=1e-12).fit(
+        centred / scale, labels
+    )
+    assert head.scale_ == pytest.approx(scale)
+    np.testing.assert_allclose(head.coef_, oracle.coef_, atol=1e-6)
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+def test_shift_and_scale_of_the_embedding_do_not_matter(normalise: bool) -> None:
+    rows, labels = clusters(40, 50, 3)
+    moved = 1000.0 * rows - 77.0
+    before = fit_logistic(rows, labels, normalise=normalise)
+    after = fit_logistic(moved, labels, normalise=normalise)
+    assert after.strength_ == before.strength_
+    np.testing.assert_allclose(after.predict_proba(moved), before.predict_proba(rows), atol=1e-8)
+
+
+def test_a_row_at_the_mean_up_to_rounding_is_scored_by_the_intercept_alone() -> None:
+    rows, labels = clusters(40, 5, 3)
+    head = fit_logistic(rows, labels)
+    likelihood = np.exp(head.intercept_)
+    np.testing.assert_allclose(
+        head.predict_proba([head.mean_, np.nextafter(head.mean_, np.inf)]),
+        np.tile(likelihood / likelihood.sum(), (2, 1)),
+    )
+
+
+def test_the_same_seed_gives_the_same_bytes_and_global_state_is_left_alone() -> None:
+    rows, labels = clusters(60, 20, 3)
+    state = str(np.random.get_state())  # noqa: NPY002
+    first, again = (fit_logistic(rows.astype(np.float32), labels, seed=3) for _ in range(2))
+    assert str(np.random.get_state()) == state  # noqa: NPY002
+    for name, tensor in first.to_tensors().items():
+        assert tensor.tobytes() == again.to_tensors()[name].tobytes(), name
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+def test_a_head_survives_a_safetensors_file(normalise: bool) -> None:
+    rows, labels = clusters(40, 60, 3)
+    head = fit_logistic(rows, labels, normalise=normalise)
+    loaded = LogisticHead.from_tensors(load(save(head.to_tensors())))
+    np.testing.assert_array_equal(loaded.predict_proba(rows, 5), head.predict_proba(rows, 5))
+    assert loaded.strength_ == head.strength_
+    assert loaded.cv_accuracy_ == head.cv_accuracy_
+    assert loaded.normalise is normalise
+
+
+def test_bad_data_are_named() -> None:
+    rows, labels = clusters(10, 3, 2)
+    with pytest.raises(DataError, match=r"10 training labels are of 1 class.*stratified"):
+        fit_logistic(rows, np.zeros(10, dtype=int))
+    with pytest.raises(DataError, match=r"0 training labels are of 0 class"):
+        fit_logistic(rows[:0], labels[:0])
+    with pytest.raises(DataError, match="Training rows 4 have a negative class code"):
+        fit_logistic(rows, np.where(np.arange(10) == 4, -1, labels))
+    with pytest.raises(DataError, match="one integer class code for each of the 10"):
+        fit_logistic(rows, labels[:9])
+    with pytest.raises(DataError, match="one integer class code"):
+        fit_logistic(rows, labels.astype(float))
+    broken = rows.copy()
+    broken[[2, 7], 1] = np.nan
+    with pytest.raises(DataError, match="not finite, in rows 2, 7"):
+        fit_logistic(broken, labels)
+    with pytest.raises(DataError, match="1 dimensions"):
+        fit_logistic(rows[:, 0], labels)
+    head = fit_logistic(rows, labels)
+    with pytest.raises(DataError, match="2 columns, but the head was fitted on 3"):
+        head.predict(rows[:, :2])
+    with pytest.raises(DataError, match="lacks 'mean'"):
+        LogisticHead.from_tensors({k: v for k, v in head.to_tensors().items() if k != "mean"})
+
+
+def test_bad_parameters_are_named() -> None:
+    rows, labels = clusters(10, 3, 2)
+    with pytest.raises(UsageError, match=r"strengths is \[1.0, -2.0\]"):
+        fit_logistic(rows, labels, strengths=[1.0, -2.0])
+    with pytest.raises(UsageError, match=r"strengths is \[\]"):
+        fit_logistic(rows, labels, strengths=[])
+    with pytest.raises(UsageError, match="folds is 1"):
+        fit_logistic(rows, labels, folds=1)
+    with pytest.raises(UsageError, match="pass 2 or more"):
+        fit_logistic(rows, labels).predict_proba(rows, 1)
+
+
+def test_a_fit_that_does_not_converge_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, labels = clusters(30, 5, 3)
+    monkeypatch.setattr(logistic_solver, "NEWTON_STEPS", 1)
+    with pytest.raises(DataError, match=r"at C = 100 did not converge"):
+        list(logistic_path(rows, labels, strengths=[100.0]))
