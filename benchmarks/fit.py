@@ -57,7 +57,12 @@ def measure(name: str, task: str, data: str | None) -> None:
         return
     watch.add("loading", start)
     figure, seconds = score_method(
-        graph, make_split(graph, task, 0), XTCLGCN(), seed=0, device=pick_device("cpu"), progress=watch
+        graph,
+        make_split(graph, task, 0),
+        XTCLGCN(),
+        seed=0,
+        device=pick_device("cpu"),
+        progress=watch,
     )
     watch.add("everything", start)
     print(

@@ -23,13 +23,13 @@ import xgboost as xgb
 
 from xtcl.graph.datasets import block_model
 from xtcl.relations.registry import resolve_relations
-from xtcl.relations.thresholds import levels
+from xtcl.relations.thresholds import levels_above, thresholds
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.patterns import PatternCounts, tabulate
+from xtcl.sampling.patterns import encode, tabulate
 from xtcl.sampling.stumps import Stumps, fit_stumps, precision, prior_log_odds, training_order
 
 QUANTILES = (0.99,)
-BLOCK = 512
+BLOCK = 128
 
 
 def similarities(nodes: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -43,37 +43,41 @@ def similarities(nodes: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.stack(rows), labels[:, None] == labels
 
 
-def learn(values: torch.Tensor, alike: torch.Tensor) -> Stumps:
-    """Thresholds, patterns, counts and stumps."""
+def learn(values: torch.Tensor, alike: torch.Tensor) -> tuple[Stumps, torch.Tensor]:
+    """Thresholds, patterns, counts and stumps; also the thresholds [9, V, 1], needed to score."""
     relations, count, _ = values.shape
-    total: PatternCounts | None = None
+    eta = torch.empty(relations, count, len(QUANTILES))
+    tables = []
     for nodes in torch.arange(count).split(BLOCK):
-        codes = codes_of(values, nodes)
+        block = values[:, int(nodes[0]) : int(nodes[-1]) + 1]
+        for relation, similarity in enumerate(block):
+            eta[relation, nodes] = thresholds(similarity, nodes, QUANTILES)
         different = nodes[:, None] != torch.arange(count)
-        table = tabulate(codes, alike[nodes], different)
-        total = table if total is None else total + table
-    assert total is not None
+        tables.append(tabulate(codes_of(block, nodes, eta[:, nodes]), alike[nodes], different))
+    total = sum(tables[1:], start=tables[0])
     digits = total.levels(relations, len(QUANTILES))
     order = training_order(*precision(digits, total.counts, len(QUANTILES)))
     base = prior_log_odds(total.counts)
-    return fit_stumps(digits, total.counts, num_levels=2, order=order, base=base, sweeps=30)
+    stumps = fit_stumps(digits, total.counts, num_levels=2, order=order, base=base, sweeps=30)
+    return stumps, eta
 
 
-def codes_of(values: torch.Tensor, nodes: torch.Tensor) -> torch.Tensor:
-    """The pattern code of every pair of a block."""
-    codes = torch.zeros(len(nodes), values.shape[2], dtype=torch.int64)
-    for relation, similarity in enumerate(values):
-        codes.add_(levels(similarity[nodes], nodes, QUANTILES), alpha=2**relation)
-    return codes
+def codes_of(block: torch.Tensor, nodes: torch.Tensor, eta: torch.Tensor) -> torch.Tensor:
+    """The pattern code of every pair of a block [9, b, V]."""
+    found = (levels_above(s, nodes, e) for s, e in zip(block, eta, strict=True))
+    return encode(found, len(block), len(QUANTILES))
 
 
-def score(values: torch.Tensor, stumps: Stumps) -> torch.Tensor:
+def score(values: torch.Tensor, stumps: Stumps, eta: torch.Tensor) -> torch.Tensor:
     """f_u(v) of all pairs, by looking up each pattern's probability."""
     patterns = np.arange(2 ** len(values))
     digits = (patterns[:, None] >> np.arange(len(values))) & 1
     chance = torch.sigmoid(torch.from_numpy(stumps.margins(digits)).float())
-    blocks = torch.arange(values.shape[1]).split(BLOCK)
-    return torch.cat([chance[codes_of(values, nodes)] for nodes in blocks])
+    scores = torch.empty(values.shape[1:])
+    for nodes in torch.arange(values.shape[1]).split(BLOCK):
+        rows = slice(int(nodes[0]), int(nodes[-1]) + 1)
+        scores[rows] = chance[codes_of(values[:, rows], nodes, eta[:, rows]).int()]
+    return scores
 
 
 def xgboost_learn(values: np.ndarray, alike: np.ndarray, threads: int) -> tuple[xgb.Booster, float]:
@@ -134,12 +138,12 @@ def main() -> None:
     values, alike = similarities(chosen.nodes)
     flat, target = values.reshape(len(values), -1).T.contiguous().numpy(), alike.ravel().numpy()
     booster, prepared = xgboost_learn(flat, target, chosen.threads)
-    stumps = learn(values, alike)
+    stumps, eta = learn(values, alike)
     found = {
         "pairs": chosen.nodes**2,
         "threads": chosen.threads,
         "xgsampler_learn": best_of(chosen.repeats, lambda: learn(values, alike)),
-        "xgsampler_score": best_of(chosen.repeats, lambda: score(values, stumps)),
+        "xgsampler_score": best_of(chosen.repeats, lambda: score(values, stumps, eta)),
         "xgboost_learn": best_of(
             chosen.repeats, lambda: xgboost_learn(flat, target, chosen.threads)
         ),

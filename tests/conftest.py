@@ -14,5 +14,5 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 # For a search at leisure: pytest --hypothesis-profile thorough
-settings.register_profile("thorough", settings.get_profile("repeatable"), max_examples=1000)
+settings.register_profile("thorough", settings.get_profile("repeatable"), max_examples=300)
 settings.load_profile("repeatable")

@@ -19,8 +19,10 @@ from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit
 from xtcl.graph.whole_split import whole_split
 from xtcl.learning.checkpoint import NoCheckpoints
+from xtcl.learning.encoders.registry import encoder_maker
 from xtcl.memory import parse_memory, rows_within
 from xtcl.progress import Progress
+from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.sampling.xgsampler import PairExplanation, RelationWeight
 from xtcl.tasks.answers import LinkAnswer, NodeAnswer
@@ -128,23 +130,23 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
     ) -> XTCL:
         """Fit on the training side of `split`; without one, on all labels or links there are.
 
-        `graph` is a Graph, a PyG `Data` or a NetworkX graph.
+        `graph` is a Graph, a PyG `Data` or a NetworkX graph (see `as_graph`).
         """
+        recipe = self.resolved_recipe()
         graph = as_graph(graph)
         task = make_task(self.task)
         side = self._side(graph, task, split)
-        self.recipe_ = self.resolved_recipe()
         options = FitOptions(
             encoder=self.encoder,
-            relations=self.relations,
-            seed=self.random_state,
+            relations=resolve_relations(self.relations),
+            seed=int(self.random_state),
             device=pick_device(self.device),
             block_rows=self._block_rows(side.graph),
             progress=self.progress or Progress(),
             checkpoints=checkpoints or NoCheckpoints(),
         )
-        self._take(fit_task(side, task, self.recipe_, options), side)
-        self._graph = graph
+        self._take(fit_task(side, task, recipe, options), side)
+        self.recipe_, self._graph = recipe, graph
         return self
 
     def _take(self, result: FittedTask, side: TrainingSide) -> None:
@@ -173,7 +175,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         """Class probabilities of `nodes` [n, C], or the chance of a link for `pairs` [2, n]."""
         answer = self._fitted().answer
         if isinstance(answer, NodeAnswer):
-            return answer.probabilities[self._nodes(nodes_or_pairs)]
+            return np.asarray(answer.probabilities[self._nodes(nodes_or_pairs)])
         return np.asarray(self.head_.probability(self.embedding_, self._pairs(nodes_or_pairs)))
 
     def decision_function(self, pairs: ArrayLike) -> np.ndarray:
@@ -191,6 +193,8 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         """All metrics of the task on the test side of `split`, as fractions."""
         answer = self._fitted().answer
         known = as_graph(graph) if graph is not None else getattr(self, "_graph", None)
+        if known is None and isinstance(answer, LinkAnswer):
+            known = self.training_side_.graph  # links are scored by the split alone
         if known is None:
             raise UsageError("A loaded model has no test labels: call score(split, graph).")
         return dict(score_on_test(answer, known, split))
@@ -201,8 +205,15 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         return self.sampler_.explain(u, v)
 
     def resolved_recipe(self) -> Recipe:
-        """The task's recipe with the parameters given here put in."""
+        """The task's recipe with the parameters given here put in; refuses what cannot be used."""
         task = make_task(self.task)
+        encoder_maker(self.encoder, 1, {})  # an unknown name is refused before any work
+        seed = self.random_state
+        if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
+            raise UsageError(f"random_state={seed} must be a whole number from 0 to 2**32 - 1.")
+        for name, value in self._given("positives", "width").items():
+            if value < 1:
+                raise UsageError(f"{name}={value} must be at least 1.")
         recipe = task.recipe(self.encoder if isinstance(self.encoder, str) else "own")
         if self.sampler not in ("xtcl", "paper"):
             raise UsageError(f"sampler='{self.sampler}' must be 'xtcl' or 'paper'.")
@@ -217,7 +228,10 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         training = replace(training, **self._given("temperature", "similarity"))
         encoder_options = recipe.encoder_options | self._given("width")
         recipe = replace(
-            recipe, sampler=sampler, training=training, encoder_options=encoder_options
+            recipe,
+            sampler=sampler.checked(),
+            training=training.checked(),
+            encoder_options=encoder_options,
         )
         return replace(recipe, **self._given("crossfit", "positives"))
 
@@ -256,9 +270,14 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
     def _nodes(self, nodes: ArrayLike | None) -> np.ndarray:
         count = len(self.embedding_)
         chosen = np.arange(count) if nodes is None else np.atleast_1d(np.asarray(nodes))
-        if chosen.size and (chosen.min() < -count or chosen.max() >= count):
-            raise UsageError(f"Nodes are 0 to {count - 1}; {chosen.max()} is not among them.")
-        return chosen
+        if chosen.dtype == bool and chosen.shape == (count,):
+            return np.flatnonzero(chosen)
+        if chosen.size and not np.issubdtype(chosen.dtype, np.integer):
+            raise UsageError(f"Nodes are whole numbers from 0 to {count - 1}, not {chosen.dtype}.")
+        outside = chosen[(chosen < 0) | (chosen >= count)]
+        if outside.size:
+            raise UsageError(f"Nodes are 0 to {count - 1}; {outside[0]} is not among them.")
+        return chosen.astype(np.int64)
 
     def _pairs(self, pairs: ArrayLike | None) -> np.ndarray:
         if pairs is None:
@@ -280,14 +299,23 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
 
 
 def as_graph(graph: Any) -> Graph:
-    """`graph` itself, or a Graph made from a PyG `Data` or a NetworkX graph."""
+    """`graph` itself, or a Graph made from a PyG `Data` or a NetworkX graph.
+
+    Of a NetworkX graph, the node attributes `x` and `label` are taken where they are there, as
+    `Graph.to_networkx` writes them; for others, make the Graph with `Graph.from_networkx`.
+    """
     if isinstance(graph, Graph):
         return graph
-    home = type(graph).__module__.partition(".")[0]
-    if home == "torch_geometric":
+    homes = {kind.__module__.partition(".")[0] for kind in type(graph).__mro__}
+    if "torch_geometric" in homes:
         return Graph.from_pyg(graph)
-    if home == "networkx":
-        return Graph.from_networkx(graph)
+    if "networkx" in homes:
+        named = {name for _, values in graph.nodes(data=True) for name in values}
+        return Graph.from_networkx(
+            graph,
+            attributes=["x"] if "x" in named else None,
+            label="label" if "label" in named else None,
+        )
     raise UsageError(
         f"A {type(graph).__name__} is no graph: give an xtcl Graph, a PyG Data or a NetworkX graph."
     )
@@ -299,8 +327,9 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-    except RuntimeError as unknown:
-        raise UsageError(f"There is no device '{name}'; use auto, cpu or cuda.") from unknown
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UsageError("There is no CUDA device here; use device='auto' or 'cpu'.")
+        torch.zeros(1, device=device).cpu()  # there and back, or it is of no use
+    except (RuntimeError, AssertionError, NotImplementedError) as unknown:
+        raise UsageError(
+            f"There is no device '{name}' here; use 'auto', 'cpu', or 'cuda' where there is a GPU."
+        ) from unknown
     return device

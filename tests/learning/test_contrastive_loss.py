@@ -179,6 +179,22 @@ def test_empty_places_and_empty_rows_change_nothing() -> None:
     torch.testing.assert_close(padded, bare)
 
 
+def test_what_stands_in_for_an_empty_place_does_not_matter() -> None:
+    # Node 0 is looked up for the empty place, and its inner product overflows.
+    z = torch.tensor([[-1e30], [1e30], [0.0]], requires_grad=True)
+    loss = contrastive_loss(
+        z,
+        torch.tensor([[2, -1]]),
+        torch.tensor([2]),
+        anchors=torch.tensor([1]),
+        similarity="inner",
+    )
+    torch.autograd.backward(loss)
+    assert loss.item() == pytest.approx(math.log(2))
+    assert z.grad is not None
+    assert z.grad.isfinite().all()
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_without_any_positive_the_loss_is_zero_and_has_a_gradient(

@@ -32,20 +32,40 @@ class TwoLayerGCN(nn.Module):
         h = self.first(F.dropout(x, self.dropout, self.training))
         h = F.relu(self.propagation(h, edge_index))
         h = self.second(F.dropout(h, self.dropout, self.training))
-        return self.propagation(h, edge_index)
+        out: Tensor = self.propagation(h, edge_index)
+        return out
 
 
 class GCN(Supervised):
-    """TODO."""
+    """Nodes: cross-entropy. Links: a graph auto-encoder (Kipf and Welling, 2016).
+
+    Nodes have the settings of Kipf and Welling, with attribute rows of unit length, weight decay on
+    both layers and the 64 units that Shchur and others ("Pitfalls of Graph Neural Network
+    Evaluation", 2018) found better than 16. Test accuracy on trial splits, which no reported figure
+    uses (seeds 1000 to 1002; Photo 1000 and 1001):
+
+    ==========================================  =====  ========  =====
+    \                                           Cora   CiteSeer  Photo
+    ==========================================  =====  ========  =====
+    these                                       83.82            93.11
+    with 16 units                               83.81  70.95     92.73
+    Shchur and others (dropout .8, decay .001)  84.12  70.80     92.32
+    Kipf and Welling to the letter              82.48
+    ==========================================  =====  ========  =====
+
+    "To the letter" has rows that sum to 1 and decay on the first layer only. For links, AUC on Cora
+    (1000, 1001) is 93.08 here, 93.02 at twice the width, 92 at most with a learning rate of .01
+    and dropout, and 90 at most without dropout; on Photo (1000) 96.69 here.
+    """
 
     name: ClassVar[str] = "gcn"
     title: ClassVar[str] = "GCN"
     settings: ClassVar[dict[str, SupervisedSettings]] = {
         "nodes": SupervisedSettings(
-            hidden=64, dropout=0.8, learning_rate=0.01, weight_decay=1e-3, epochs=200
+            hidden=64, dropout=0.5, learning_rate=0.01, weight_decay=5e-4, epochs=200
         ),
         "links": SupervisedSettings(
-            hidden=256, dropout=0.5, learning_rate=0.01, weight_decay=0.0, epochs=200, width=128
+            hidden=256, dropout=0.5, learning_rate=0.001, weight_decay=0.0, epochs=200, width=128
         ),
     }
 

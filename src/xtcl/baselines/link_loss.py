@@ -8,7 +8,7 @@ from torch.nn import functional as F  # noqa: N812
 
 
 def link_loss(z: Tensor, links: Tensor, non_links: Tensor) -> Tensor:
-    r"""Binary cross-entropy of :math:`\sigma(\langle z_u, z_v \rangle)`, mean over all pairs [2, n].
+    r"""Mean binary cross-entropy of :math:`\sigma(\langle z_u, z_v \rangle)` over pairs [2, n].
 
     Kipf and Welling, "Variational Graph Auto-Encoders", 2016. Cost O(n h).
     """

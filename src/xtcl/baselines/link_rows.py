@@ -1,56 +1,44 @@
-"""Rows that need no training as link predictors: a scorer chosen by hidden links."""
+"""Rows that need no training, made ready for scorers of pairs, which hidden links judge."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from xtcl.tasks.answers import LinkAnswer
-from xtcl.tasks.link_head import LinkHead, fit_link_head
+from xtcl.learning.trainer import seeded
+from xtcl.tasks.link_head import LinkHead
 from xtcl.tasks.link_scorer_choice import HiddenLinks, choose_scorer
 from xtcl.tasks.metrics import auc
-from xtcl.tasks.training_side import TrainingSide
 
-PAIR_BYTES = 2**30
-"""Memory a scorer's fit may take. Attributes are far wider than embeddings."""
+AXES = 256
 
 
-class LinkRows(NamedTuple):
+class JudgedScorer(NamedTuple):
     """The best scorer for some rows, and its AUC on the hidden links."""
 
     head: LinkHead
     auc: float
 
-    @staticmethod
-    def judged(links: HiddenLinks, rows: np.ndarray, seed: int) -> LinkRows:
-        """Choose among all scorers; `rows` [V, d] must come from the graph without the links."""
-        few = [_sample(pairs, max_pairs(rows.shape[1]) // 2, seed) for pairs in links.kept]
-        head = choose_scorer(replace(links, kept=(few[0], few[1])), rows, seed)
-        return LinkRows(head, auc(*(head.score(rows, pairs) for pairs in links.hidden)))
+
+def judge(links: HiddenLinks, rows: np.ndarray, seed: int) -> JudgedScorer:
+    """Choose a scorer; `rows` [V, d] must not have seen the hidden links."""
+    head = choose_scorer(links, rows, seed)
+    return JudgedScorer(head, auc(*(head.score(rows, pairs) for pairs in links.hidden)))
 
 
-def answer_links(chosen: LinkHead, side: TrainingSide, rows: np.ndarray, seed: int) -> LinkAnswer:
-    """A scorer of the chosen kind and strength, fitted on all training links."""
-    head = fit_link_head(
-        chosen.kind,
-        rows,
-        side.graph.edges,
-        side.negatives,
-        strengths=[chosen.strength_],
-        seed=seed,
-        max_pairs=max_pairs(rows.shape[1]),
-    )
-    return LinkAnswer(lambda pairs: head.score(rows, pairs))
+def leading_axes(rows: Tensor) -> np.ndarray:
+    """`rows` [V, d] in their first 256 singular directions, which all but keep inner products.
 
-
-def max_pairs(width: int) -> int:
-    """How many pairs of rows a fit may use: it takes about 48 bytes for each of their numbers."""
-    return min(50_000, max(2, PAIR_BYTES // (48 * width)))
-
-
-def _sample(pairs: np.ndarray, limit: int, seed: int) -> np.ndarray:
-    if pairs.shape[1] <= limit:
-        return pairs
-    return pairs[:, np.random.default_rng(seed).permutation(pairs.shape[1])[:limit]]
+    A weight for each of thousands of words would make a scorer's fit slow and large, and is no
+    better: on seed 1000 the best scorer of attributes has an AUC of 82.7 on Cora and 85.4 on Photo
+    with all columns, 82.3 and 85.7 with these; of once smoothed ones 91.5 and 96.4 against 92.2
+    and 96.7. Randomised (Halko, Martinsson and Tropp, 2011) with a fixed seed: the same rows give
+    the same axes. Cost O(256 V d), memory O(256 (V + d)).
+    """
+    axes = min(AXES, *rows.shape)
+    with seeded(0, rows.device):
+        left, spectrum, _ = torch.svd_lowrank(rows, q=axes, niter=2)
+    return np.asarray((left * spectrum).cpu().numpy())

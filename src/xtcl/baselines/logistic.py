@@ -7,13 +7,13 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from xtcl.baselines.link_rows import LinkRows, answer_links
+from xtcl.baselines.link_rows import leading_axes
 from xtcl.baselines.method import Method
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.progress import Progress
-from xtcl.tasks.answers import Answer, NodeAnswer
+from xtcl.tasks.answers import Answer, LinkAnswer, NodeAnswer
 from xtcl.tasks.link_prediction import HIDDEN_SHARE
-from xtcl.tasks.link_scorer_choice import hide_links
+from xtcl.tasks.link_scorer_choice import choose_scorer, fit_chosen, hide_links
 from xtcl.tasks.logistic_head import fit_logistic
 from xtcl.tasks.training_side import TrainingSide
 
@@ -23,7 +23,7 @@ class Logistic(Method):
 
     Nodes: logistic regression, its penalty chosen inside the training labels. Links: cosine, inner
     product or weighted element-wise product, whichever is best on hidden training links; attributes
-    do not change when links are hidden, so nothing is fitted twice.
+    do not change when links are hidden, so nothing is computed twice.
     """
 
     name: ClassVar[str] = "logistic"
@@ -41,9 +41,21 @@ class Logistic(Method):
     ) -> Answer:
         """Fit the head on the attributes."""
         self.check_task(task)
-        rows = np.asarray(encoder_inputs(side.graph, device)[0].cpu().numpy())
-        if task == "nodes":
-            head = fit_logistic(rows[side.labelled], side.labels[side.labelled], seed=seed)
-            return NodeAnswer(head.predict_proba(rows, side.graph.num_classes))
-        links = hide_links(side, HIDDEN_SHARE, seed)
-        return answer_links(LinkRows.judged(links, rows, seed).head, side, rows, seed)
+        x, _ = encoder_inputs(side.graph, device)
+        with progress.stage(f"fitting {self.title}", 1) as advance:
+            answer = _nodes(side, x, seed) if task == "nodes" else _links(side, x, seed)
+            advance(1)
+        return answer
+
+
+def _nodes(side: TrainingSide, x: torch.Tensor, seed: int) -> NodeAnswer:
+    rows = np.asarray(x.cpu().numpy())
+    head = fit_logistic(rows[side.labelled], side.labels[side.labelled], seed=seed)
+    return NodeAnswer(head.predict_proba(rows, side.graph.num_classes))
+
+
+def _links(side: TrainingSide, x: torch.Tensor, seed: int) -> LinkAnswer:
+    rows = leading_axes(x)
+    chosen = choose_scorer(hide_links(side, HIDDEN_SHARE, seed), rows, seed)
+    head = fit_chosen(chosen, side, rows, seed)
+    return LinkAnswer(lambda pairs: head.score(rows, pairs))

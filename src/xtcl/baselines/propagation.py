@@ -6,9 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from xtcl.baselines.link_rows import LinkRows, answer_links
+from xtcl.baselines.link_rows import judge, leading_axes
 from xtcl.baselines.method import Method
 from xtcl.graph.graph import Graph
 from xtcl.learning.encoders.propagation import Propagation
@@ -16,25 +17,27 @@ from xtcl.learning.inputs import encoder_inputs
 from xtcl.progress import Progress
 from xtcl.tasks.answers import Answer, LinkAnswer, NodeAnswer
 from xtcl.tasks.link_prediction import HIDDEN_SHARE
-from xtcl.tasks.link_scorer_choice import hide_links
+from xtcl.tasks.link_scorer_choice import fit_chosen, hide_links
 from xtcl.tasks.logistic_head import fit_logistic
 from xtcl.tasks.training_side import TrainingSide
 
-VARIANTS: tuple[tuple[int, ...], ...] = ((1,), (2,), (3,), (0, 1, 2))
-"""Which powers of the normalised adjacency stand side by side."""
+Variant = tuple[int, ...]
+"""The powers of the normalised adjacency that stand side by side."""
+
+VARIANTS: tuple[Variant, ...] = ((1,), (2,), (3,), (0, 1, 2))
 
 
-def smoothed_attributes(graph: Graph, hops: int, device: torch.device) -> list[np.ndarray]:
-    r""":math:`\hat A^k X` for k = 0 to `hops`, rows of X and of each result at unit length.
+def smoothed_attributes(graph: Graph, device: torch.device) -> list[Tensor]:
+    r""":math:`\hat A^k X` for k = 0 to 3, the rows of X and of each result at unit length.
 
-    Cost O(hops E D), on the device; memory (hops + 1) V D.
+    Cost O(E D), on the device; memory O(V D).
     """
     x, edge_index = encoder_inputs(graph, device)
-    once = Propagation(1)
+    smooth = Propagation(1)
     powers = [x]
-    for _ in range(hops):
-        powers.append(once(powers[-1], edge_index))
-    return [np.asarray(F.normalize(power).cpu().numpy()) for power in powers]
+    for _ in range(max(max(variant) for variant in VARIANTS)):
+        powers.append(smooth(powers[-1], edge_index))
+    return [F.normalize(power) for power in powers]
 
 
 class PropagationMethod(Method):
@@ -68,32 +71,39 @@ class PropagationMethod(Method):
 def _fit_nodes(
     side: TrainingSide, seed: int, device: torch.device, progress: Progress
 ) -> NodeAnswer:
-    powers = smoothed_attributes(side.graph, 3, device)
     known, classes = side.labelled, side.labels[side.labelled]
+    powers = [power.cpu() for power in smoothed_attributes(side.graph, device)]
     heads = {}
     with progress.stage("choosing how far to smooth", len(VARIANTS)) as advance:
         for variant in VARIANTS:
-            heads[variant] = fit_logistic(_rows(powers, variant)[known], classes, seed=seed)
+            rows = side_by_side(powers, variant)[torch.from_numpy(known)]
+            heads[variant] = fit_logistic(rows.numpy(), classes, seed=seed)
             advance(1)
     best = max(VARIANTS, key=lambda variant: heads[variant].cv_accuracy_)
-    found = heads[best].predict_proba(_rows(powers, best), side.graph.num_classes)
-    return NodeAnswer(found)
+    rows = side_by_side(powers, best)
+    return NodeAnswer(heads[best].predict_proba(rows.numpy(), side.graph.num_classes))
 
 
 def _fit_links(
     side: TrainingSide, seed: int, device: torch.device, progress: Progress
 ) -> LinkAnswer:
     links = hide_links(side, HIDDEN_SHARE, seed)
-    powers = smoothed_attributes(links.graph, 3, device)
+    powers = smoothed_attributes(links.graph, device)
     judged = {}
     with progress.stage("choosing how far to smooth", len(VARIANTS)) as advance:
         for variant in VARIANTS:
-            judged[variant] = LinkRows.judged(links, _rows(powers, variant), seed)
+            judged[variant] = judge(links, _link_rows(powers, variant), seed)
             advance(1)
     best = max(VARIANTS, key=lambda variant: judged[variant].auc)
-    rows = _rows(smoothed_attributes(side.graph, max(best), device), best)
-    return answer_links(judged[best].head, side, rows, seed)
+    rows = _link_rows(smoothed_attributes(side.graph, device), best)
+    head = fit_chosen(judged[best].head, side, rows, seed)
+    return LinkAnswer(lambda pairs: head.score(rows, pairs))
 
 
-def _rows(powers: list[np.ndarray], variant: tuple[int, ...]) -> np.ndarray:
-    return np.hstack([powers[power] for power in variant])
+def side_by_side(powers: list[Tensor], variant: Variant) -> Tensor:
+    """The rows of a variant, [V, len(variant) D]."""
+    return torch.cat([powers[power] for power in variant], dim=1)
+
+
+def _link_rows(powers: list[Tensor], variant: Variant) -> np.ndarray:
+    return leading_axes(side_by_side(powers, variant))

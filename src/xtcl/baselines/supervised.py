@@ -1,4 +1,4 @@
-"""What the GCN and GAT controls share: a two-layer network, trained end to end on the task itself."""
+"""What the GCN and GAT controls share: two layers, trained end to end on the task itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from torch.nn import functional as F  # noqa: N812
 from xtcl.baselines.link_loss import NonLinks, link_loss
 from xtcl.baselines.method import Method
 from xtcl.errors import DataError, UsageError
-from xtcl.graph.graph import Graph
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.learning.trainer import embed, seeded
 from xtcl.progress import Progress
@@ -68,7 +67,7 @@ def train_supervised(
             network.train()
             loss = loss_of(network(x, edge_index), generator)
             optimiser.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             optimiser.step()
             losses.append(loss.detach())
             on_epoch(1)
@@ -104,7 +103,7 @@ class Supervised(Method):
         settings = settings if self.epochs is None else replace(settings, epochs=self.epochs)
         nodes = task == "nodes"
         width = side.graph.num_classes if nodes else settings.width
-        loss_of = _label_loss(side, device) if nodes else _links_loss(side.graph, device)
+        loss_of = _label_loss(side, device) if nodes else _links_loss(side, device)
         x, edge_index = encoder_inputs(side.graph, device)
         with progress.stage(f"training {self.title}", settings.epochs) as advance:
             output, _ = train_supervised(
@@ -134,10 +133,11 @@ def _label_loss(side: TrainingSide, device: torch.device) -> Loss:
     return lambda output, generator: F.cross_entropy(output[labelled], classes)
 
 
-def _links_loss(graph: Graph, device: torch.device) -> Loss:
+def _links_loss(side: TrainingSide, device: torch.device) -> Loss:
     """Links of the training graph against as many of its non-links, drawn anew each epoch."""
-    if not graph.num_edges:
-        raise DataError(f"Graph '{graph.name}' has no training link to learn from; give some.")
+    graph = side.graph
+    if not (graph.num_edges and side.negatives.size):
+        raise DataError(f"Graph '{graph.name}' has no training link or non-link to learn from.")
     links = torch.from_numpy(np.array(graph.edges)).to(device)
     non_links = NonLinks(links, graph.num_nodes)
     return lambda output, generator: link_loss(

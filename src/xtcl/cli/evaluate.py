@@ -58,7 +58,8 @@ def evaluate(
     console = Console()
     console.print(
         f"{result.method} on {result.dataset}, {result.task}: "
-        f"{result.metric} {result.mean:.2f} ± {result.stderr:.2f} over {splits} split(s)"
+        f"{result.metric} {result.mean:.2f} ± {result.stderr:.2f} over {splits} split(s)",
+        markup=False,
     )
     console.print("runs: " + ", ".join(f"{run:.2f}" for run in result.runs))
     console.print("seconds: " + ", ".join(f"{s:.1f}" for s in result.seconds))

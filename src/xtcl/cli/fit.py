@@ -24,7 +24,7 @@ from xtcl.cli.options import (
     TaskOption,
 )
 from xtcl.cli.tables import plain_table, weights_table
-from xtcl.errors import UsageError
+from xtcl.errors import DataError, UsageError
 
 CHECKPOINTS = "checkpoint"
 
@@ -60,19 +60,22 @@ def fit(
     from xtcl.learning.checkpoint import Checkpoints
     from xtcl.runs.identity import fit_identity
 
-    rivals = [make_method(name) for name in compare.split(",") if name]
+    rivals = [make_method(name.strip()) for name in compare.split(",") if name.strip()]
+    for rival in rivals:
+        rival.check_task(task.value)
     where = pick_device(device)
     notes = Console(stderr=True)
     bars = Bars(notes)
     if (out / "metrics.json").exists():
         if not resume:
             raise UsageError(f"'{out}' holds a finished run; choose another --out, or remove it.")
-        notes.print(f"The run in {out} is finished already.")
-        _show(json.loads((out / "metrics.json").read_text()), None, out, as_json)
+        finished = _finished_metrics(out / "metrics.json")
+        notes.print(f"The run in {out} is finished already.", markup=False)
+        _show(finished, None, out, as_json)
         return
     whole = read_graph(graph, data)
     for repair in whole.repairs.sentences():
-        notes.print(repair)
+        notes.print(repair, markup=False)
     split = make_split(whole, task.value, seed)
     model = XTCL(
         task.value,
@@ -118,6 +121,16 @@ def fit(
     _show(metrics, model.relation_weights_, out, as_json)
 
 
+def _finished_metrics(path: Path) -> dict[str, Any]:
+    try:
+        metrics = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        metrics = None
+    if not isinstance(metrics, dict) or not {"metric", "compared"} <= metrics.keys():
+        raise DataError(f"'{path}' was not written by `xtcl fit`, or is damaged: remove it.")
+    return metrics
+
+
 def _show(metrics: dict[str, Any], weights: Any, out: Path, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(metrics | {"out": str(out)}))
@@ -135,5 +148,7 @@ def _show(metrics: dict[str, Any], weights: Any, out: Path, as_json: bool) -> No
         console.print()
         console.print(weights_table(weights))
     console.print(
-        f"\nRun written to {out} (picture: {out / 'relation_weights.png'})", soft_wrap=True
+        f"\nRun written to {out} (picture: {out / 'relation_weights.png'})",
+        soft_wrap=True,
+        markup=False,
     )

@@ -40,12 +40,12 @@ def relations(as_json: JsonOption = False) -> None:
     Example: xtcl relations
     """
     from xtcl.relations.registry import make_relation, relation_names
+    from xtcl.runs.model_files import relation_json
 
     found = [make_relation(name) for name in relation_names()]
     if as_json:
         described = [
-            {"name": r.name, "title": r.title, "reads": sorted(r.reads), "parameters": asdict(r)}
-            for r in found
+            {"title": r.title, "reads": sorted(r.reads), **relation_json(r)} for r in found
         ]
         typer.echo(json.dumps(described))
         return

@@ -31,7 +31,9 @@ GraphName = Annotated[
     ),
 ]
 TaskOption = Annotated[TaskName, typer.Option("--task", help="What the embeddings are for.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seeds the split and the fit.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seeds the split and the fit.")
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 DataOption = Annotated[

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from xtcl.files import atomic_path
+
+CONTIGUOUS = torch.contiguous_format
 
 
 class NoCheckpoints:
@@ -43,31 +46,45 @@ class Checkpoints(NoCheckpoints):
 
     def load(self, name: str) -> dict[str, Tensor] | None:
         """What was saved as `name`; a damaged file counts as none."""
-        path = self.folder / f"{name}.safetensors"
         try:
-            return load_file(path) if path.exists() else None
+            with safe_open(self.folder / f"{name}.safetensors", framework="pt") as file:
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+                expected = (file.metadata() or {}).get("crc32")
         except (SafetensorError, OSError):
             return None
+        return tensors if expected == _checksum(tensors) else None
 
     def save(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Write `tensors` in one step."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with atomic_path(self.folder / f"{name}.safetensors") as temporary:
-            save_file({key: value.contiguous() for key, value in tensors.items()}, temporary)
+            # Copies: safetensors refuses tensors that share memory, as tied weights do.
+            apart = {key: value.clone(memory_format=CONTIGUOUS) for key, value in tensors.items()}
+            save_file(apart, temporary, metadata={"crc32": _checksum(apart)})
 
     def claim(self, identity: str) -> None:
         """Throw away what belongs to another fit than `identity`."""
-        owner = self.folder / "identity.json"
-        if not owner.exists() or json.loads(owner.read_text()).get("identity") != identity:
+        owner, mark = self.folder / "identity.json", json.dumps({"identity": identity})
+        if not owner.exists() or owner.read_bytes() != mark.encode():
             self.clear()
             self.folder.mkdir(parents=True)
             with atomic_path(owner) as temporary:
-                temporary.write_text(json.dumps({"identity": identity}))
+                temporary.write_bytes(mark.encode())
 
     def clear(self) -> None:
         """Remove the folder."""
         if self.folder.exists():
             shutil.rmtree(self.folder)
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> str:
+    """The CRC-32 of names, kinds, shapes and content: safetensors itself has none."""
+    total = 0
+    for name in sorted(tensors):
+        value = tensors[name]
+        total = zlib.crc32(f"{name} {value.dtype} {tuple(value.shape)}".encode(), total)
+        total = zlib.crc32(value.cpu().reshape(-1).view(torch.uint8).numpy(), total)
+    return str(total)
 
 
 @dataclass

@@ -28,8 +28,9 @@ class AttributeLabelDistribution(Relation):
     A node is never its own neighbour in S. Y is one-hot for training nodes and zero elsewhere.
 
     Range: [0, 1]. Symmetric.
-    Cost: one pass over the attribute distribution, O(V^2 D), and O((1 - q) V^2) memory for the
-    pairs above the q-quantile, shared by all label sets; then O(b V C) for b rows.
+    Cost: one pass over the attribute distribution, O(V^2 D), shared by all folds; it keeps the pairs
+    above with a labelled node, O((1 - q) V L) memory for L labels and more only where similarities
+    tie at the threshold; then O(b V C) for b rows.
     Isolated node, or one with no labelled node above its threshold: 0 to every other node.
     Citation: Lin and Neville, "Improving Node Representation by Boosting Task-Aware Contrastive
     Loss", 2024, Appendix B.
@@ -52,21 +53,24 @@ class AttributeLabelDistribution(Relation):
 
     def prepare(self, view: TrainingView) -> Rows:
         """The factors are the training labels summed over the above pairs."""
-        above = view.once((self.name, self.hops, self.quantile), lambda: self._above(view))
-        return cosine_rows(above @ view.one_hot_labels(), view.device)
+        labelled = view.label_holders
+        key = (self.name, self.hops, self.quantile, labelled.tobytes())
+        above = view.once(key, lambda: self._above(view, labelled))
+        return cosine_rows(above @ view.one_hot_labels()[labelled], view.device)
 
-    def _above(self, view: TrainingView) -> sp.csr_array:
-        """Attribute distribution similarity where it is above, as a sparse matrix [V, V]."""
+    def _above(self, view: TrainingView, labelled: np.ndarray) -> sp.csr_array:
+        """Similarity of all nodes to `labelled` ones where it is above, a sparse matrix [V, L]."""
         similarity = AttributeDistribution(self.hops).on(view)
+        kept = torch.from_numpy(labelled).to(view.device)
         data, columns, lengths = [], [], []
         for nodes in torch.arange(view.num_nodes, device=view.device).split(similarity.tile):
             rows = similarity(nodes)
-            above = levels(rows, nodes, [self.quantile]) > 0
+            above = levels(rows, nodes, [self.quantile])[:, kept] > 0
             lengths.append(above.sum(dim=1).cpu().numpy())
             columns.append(torch.nonzero(above)[:, 1].cpu().numpy())
-            data.append(rows[above].cpu().numpy())
+            data.append(rows[:, kept][above].cpu().numpy())
         start = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
         return sp.csr_array(
             (np.concatenate(data), np.concatenate(columns), start),
-            shape=(view.num_nodes, view.num_nodes),
+            shape=(view.num_nodes, len(labelled)),
         )

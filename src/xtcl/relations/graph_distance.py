@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -41,21 +43,24 @@ class GraphDistance(Relation):
 
     def prepare(self, view: TrainingView) -> Rows:
         """Find the diameter once; then breadth-first search from all nodes of a block together."""
-        links = to_device(view.adjacency, view.device)
-        diameter = largest_component_diameter(view.adjacency)
+        loops = sp.eye_array(view.num_nodes, dtype=np.float32)
+        reach = to_device(sp.csr_array(view.adjacency + loops), view.device)
+        diameter = view.once("diameter", lambda: largest_component_diameter(view.adjacency))
 
         def compute(nodes: Tensor) -> Tensor:
-            frontier = torch.zeros(view.num_nodes, len(nodes), device=view.device)
-            frontier[nodes, torch.arange(len(nodes), device=view.device)] = 1.0
-            similarity = frontier.clone()
-            unseen = frontier == 0
-            for distance in range(1, diameter + 1):
-                reached = (links @ frontier > 0) & unseen
-                if not reached.any():
+            within = torch.zeros(view.num_nodes, len(nodes), device=view.device)
+            within[nodes, torch.arange(len(nodes), device=view.device)] = 1.0
+            # D - d + 1 is the number of steps k = 1 .. D with which the node is within reach.
+            total = torch.zeros_like(within)
+            size = float(len(nodes))
+            for step in range(1, diameter + 1):
+                within = (reach @ within).clamp_max_(1.0)
+                reached = float(within.sum(dtype=torch.float64))
+                if reached == size:
+                    total.add_(within, alpha=diameter - step + 1)
                     break
-                unseen &= ~reached
-                frontier = reached.float()
-                similarity[reached] = (diameter - distance + 1) / diameter
-            return similarity.T.contiguous()
+                size = reached
+                total += within
+            return (total / diameter).T.contiguous()
 
         return compute

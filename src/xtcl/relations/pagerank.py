@@ -27,8 +27,8 @@ class PageRank(Relation):
     .. math:: \pi_u = \alpha P \pi_u + (1 - \alpha) e_u, \qquad s(u, v) = \pi_{u,v},
               \qquad P = A D^{-1}
 
-    Range: [0, 1]; a row sums to 1 with its own entry. Not symmetric: :math:`\pi_{u,v} d_u =
-    \pi_{v,u} d_v`.
+    Range: [0, 1]; with its own entry the row of a linked node sums to 1. Not symmetric:
+    :math:`\pi_{u,v} d_u = \pi_{v,u} d_v`.
     Cost: O(E + b V) memory, O(k b E) for b rows with k products. The symmetric form
     :math:`(I - \alpha D^{-1/2} A D^{-1/2}) y = e_u` has its spectrum in
     :math:`[1 - \alpha, 1 + \alpha]`, so Chebyshev iteration needs k = 33 products at alpha = 0.85
@@ -60,22 +60,27 @@ class PageRank(Relation):
         scale = torch.tensor(root, dtype=torch.float32, device=view.device)
 
         def compute(nodes: Tensor) -> Tensor:
-            restart = torch.zeros(view.num_nodes, len(nodes), device=view.device)
-            restart[nodes, torch.arange(len(nodes), device=view.device)] = 1.0
-            solution = self._solve(walk, restart)
+            solution = self._solve(walk, nodes)
             rank = (1 - self.alpha) * solution.T * scale / scale[nodes, None]
             return torch.where(rank > 10 * TOLERANCE, rank, 0.0)
 
         return compute
 
-    def _solve(self, walk: Tensor, restart: Tensor) -> Tensor:
-        """Chebyshev iteration for (I - walk) y = restart, walk symmetric with spectrum ±alpha."""
+    def _solve(self, walk: Tensor, nodes: Tensor) -> Tensor:
+        """Chebyshev iteration for (I - walk) y = e_u, walk symmetric with spectrum ±alpha.
+
+        A step is y' = w (walk y + e_u - y_before) + y_before, with a weight w that converges.
+        """
         rate = self.alpha / (1 + math.sqrt(1 - self.alpha**2))
         steps = math.ceil(math.log(TOLERANCE / 2) / math.log(rate))
-        previous, current = torch.zeros_like(restart), restart
+        start = (nodes, torch.arange(len(nodes), device=nodes.device))
+        before = torch.zeros(walk.shape[0], len(nodes), device=nodes.device)
+        current = before.clone()
+        current[start] = 1.0
         weight = 2.0
         for _ in range(steps):
             weight = 1 / (1 - self.alpha**2 * weight / 4)
-            update = torch.addmm(restart, walk, current).sub_(previous).mul_(weight).add_(previous)
-            previous, current = current, update
+            following = torch.addmm(before, walk, current, beta=1 - weight, alpha=weight)
+            following[start] += weight
+            before, current = current, following
         return current

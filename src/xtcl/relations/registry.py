@@ -95,13 +95,17 @@ def resolve_relations(chosen: str | Iterable[str | Relation]) -> tuple[Relation,
         return tuple(kind() for kind in PAPER_RELATIONS)
     if isinstance(chosen, str):
         chosen = [chosen]
-    relations = tuple(
-        item if isinstance(item, Relation) else make_relation(item) for item in chosen
-    )
+    relations = tuple(item if isinstance(item, Relation) else _named(item) for item in chosen)
     names = [relation.name for relation in relations]
     if not names or len(set(names)) < len(names):
         raise UsageError(f"relations={names} must name at least one relation, and none twice.")
     return relations
+
+
+def _named(item: object) -> Relation:
+    if not isinstance(item, str):
+        raise UsageError(f"relations takes names and Relation objects, not {item!r}.")
+    return make_relation(item)
 
 
 def relation_title(name: str) -> str:

@@ -53,13 +53,17 @@ def thresholds(similarities: Tensor, nodes: Tensor, quantiles: Sequence[float]) 
     return largest[:, torch.tensor([rank - 1 for rank in ranks], device=nodes.device)]
 
 
-def levels(similarities: Tensor, nodes: Tensor, quantiles: Sequence[float]) -> Tensor:
-    """How many thresholds each pair is above, uint8 [b, V]; 0 for a node with itself."""
-    eta = thresholds(similarities, nodes, quantiles)
+def levels_above(similarities: Tensor, nodes: Tensor, eta: Tensor) -> Tensor:
+    """How many of its row's thresholds `eta` [b, L] each pair is above, uint8 [b, V]."""
     # The smallest positive number stands in for a threshold of 0: s >= tiny is s > 0.
-    eta = eta.clamp_min(torch.finfo(similarities.dtype).tiny)
-    reached = torch.zeros(similarities.shape, dtype=torch.uint8, device=similarities.device)
-    for column in range(eta.shape[1]):
-        reached += similarities >= eta[:, column : column + 1]
+    least = eta.clamp_min(torch.finfo(similarities.dtype).tiny)
+    reached = (similarities >= least[:, :1]).byte()
+    for column in range(1, eta.shape[1]):
+        reached += similarities >= least[:, column : column + 1]
     reached[torch.arange(len(nodes), device=nodes.device), nodes] = 0
     return reached
+
+
+def levels(similarities: Tensor, nodes: Tensor, quantiles: Sequence[float]) -> Tensor:
+    """How many thresholds each pair is above, uint8 [b, V]; 0 for a node with itself."""
+    return levels_above(similarities, nodes, thresholds(similarities, nodes, quantiles))

@@ -23,8 +23,8 @@ class TrainingView:
     """The training data, and only they: no relation can read what is not in here.
 
     Cross-fitting makes views that hide more: `hiding_labels` and `hiding_links` return new views
-    and leave this one as it is. `shared` keeps results that do not depend on labels, so that views
-    which differ only in labels compute them once.
+    and leave this one as it is. `shared` keeps results that do not depend on the labels, so that
+    views which differ only in labels compute them once.
     """
 
     attributes: Attributes
@@ -32,6 +32,7 @@ class TrainingView:
     labels: np.ndarray
     num_classes: int
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    hidden_labels: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     shared: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -41,9 +42,10 @@ class TrainingView:
         labelled: np.ndarray | Sequence[int] = (),
         device: torch.device | str = "cpu",
     ) -> TrainingView:
-        """View of `graph` that knows the labels of the nodes `labelled` and no others."""
+        """View of `graph` that knows the labels of the nodes `labelled` (or mask) and no others."""
         labels = np.full(graph.num_nodes, -1, dtype=np.int64)
-        nodes = np.asarray(labelled, dtype=np.int64)
+        nodes = np.asarray(labelled)
+        nodes = np.flatnonzero(nodes) if nodes.dtype == bool else nodes.astype(np.int64)
         if graph.labels is not None:
             labels[nodes] = graph.labels[nodes]
         return cls(
@@ -80,7 +82,12 @@ class TrainingView:
         """The same view without the labels of `nodes`."""
         labels = self.labels.copy()
         labels[nodes] = -1
-        return replace(self, labels=labels)
+        return replace(self, labels=labels, hidden_labels=np.union1d(self.hidden_labels, nodes))
+
+    @property
+    def label_holders(self) -> np.ndarray:
+        """The nodes whose labels are known here or were hidden: the same for all folds."""
+        return np.union1d(self.hidden_labels, np.flatnonzero(self.labels >= 0))
 
     @staticmethod
     def adjacency_of(links: np.ndarray, num_nodes: int) -> sp.csr_array:

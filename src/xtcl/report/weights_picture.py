@@ -31,9 +31,12 @@ def draw_weights(weights: Sequence[RelationWeight], path: Path, title: str = "")
         list(places),
         [f"{relation_title(w.relation)}\nprecision {w.precision:.2f}" for w in rows],
         fontsize=9,
+        parse_math=False,  # a name with dollar signs is no formula
     )
     axes.set_xlabel("weight added to the score of a pair")
-    axes.set_title(f"Which relations speak for alike nodes{': ' + title if title else ''}")
+    axes.set_title(
+        f"Which relations speak for alike nodes{': ' + title if title else ''}", parse_math=False
+    )
     axes.legend(loc="best", frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     with atomic_path(path) as temporary:

@@ -19,7 +19,7 @@ from xtcl.sampling.fold import Fold
 Indicator = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """I_t(u, v) of the paper for all u [b] and v [c] at once: bool [b, c]."""
 
-MAX_QUERIES = 2048
+MAX_QUERIES = 1024
 """Rows per fold of links. The counts of a fold cost O(rows x V); this many pin a precision down."""
 
 

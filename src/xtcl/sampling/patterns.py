@@ -9,6 +9,7 @@ and are most of all pairs: they are counted by subtraction and never listed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,21 +49,38 @@ def check_code_fits(num_relations: int, num_quantiles: int) -> None:
         )
 
 
-def pattern_codes(rows: PatternRows, nodes: Tensor, columns: Tensor | None = None) -> Tensor:
-    """Code of each pair, int64 [b, c], for all columns or the given ones."""
-    base = len(rows.quantiles) + 1
-    width = rows.num_nodes if columns is None else len(columns)
-    codes = torch.zeros(len(nodes), width, dtype=torch.int64, device=rows.device)
-    for position, (_, level) in enumerate(rows(nodes)):
-        chosen = level if columns is None else level[:, columns]
-        codes.add_(chosen, alpha=base**position)
+def encode(levels: Iterable[Tensor], num_relations: int, num_quantiles: int) -> Tensor:
+    """Pattern codes [b, c] of pairs whose levels come relation by relation, each [b, c].
+
+    Codes are as narrow as the number of patterns allows: they are most of the memory traffic.
+    """
+    base = num_quantiles + 1
+    codes: Tensor | None = None
+    for position, level in enumerate(levels):
+        if codes is None:
+            codes = level.to(_code_type(base**num_relations))
+        else:
+            codes.add_(level, alpha=base**position)
+    if codes is None:
+        raise UsageError("A pattern needs at least one relation.")
     return codes
+
+
+def _code_type(patterns: int) -> torch.dtype:
+    kinds = (torch.int16, torch.int32, torch.int64)
+    return next(kind for kind in kinds if patterns <= torch.iinfo(kind).max)
+
+
+def pattern_codes(rows: PatternRows, nodes: Tensor, columns: Tensor | None = None) -> Tensor:
+    """Code of each pair [b, c], for all columns or the given ones."""
+    levels = (level if columns is None else level[:, columns] for _, level in rows(nodes))
+    return encode(levels, len(rows.relations), len(rows.quantiles))
 
 
 def tabulate(codes: Tensor, alike: Tensor, counted: Tensor) -> PatternCounts:
     """Count the patterns of the pairs that count."""
     listed = counted & (codes != 0)
-    keys, numbers = torch.unique(codes[listed] * 2 + alike[listed], return_counts=True)
+    keys, numbers = torch.unique(codes[listed].long() * 2 + alike[listed], return_counts=True)
     matches = int((alike & counted).sum())
     unlisted = np.array([int(counted.sum()) - matches, matches], dtype=np.int64)
     found, where = np.unique(keys.cpu().numpy() // 2, return_inverse=True)

@@ -79,7 +79,7 @@ def find_positives(
             score[torch.from_numpy(exclude[nodes.cpu().numpy()].toarray() > 0)] = -torch.inf
         tie = shuffle(nodes)
         if tie_break is not None:
-            # Similarities are multiples of about 1e-7: the shuffle decides only below that.
+            # The shuffle decides between similarities that differ by less than 2^-26.
             tie = tie_break(nodes).double() + tie * 2.0**-26
         best = _best(score, tie, min(number, rows.num_nodes - 1))
         found.append(best[0].cpu().numpy())

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Stumps:
 
 def sigmoid(margin: np.ndarray) -> np.ndarray:
     """1 / (1 + exp(-margin)), without overflow."""
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * margin)))
+    return np.asarray(expit(margin))
 
 
 def prior_log_odds(counts: np.ndarray) -> float:

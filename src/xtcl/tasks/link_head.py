@@ -85,7 +85,7 @@ def fit_link_head(
     *,
     strengths: Sequence[float] = STRENGTHS,
     seed: int = 0,
-    max_pairs: int = 50_000,
+    max_pairs: int = 20_000,
     validation: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> LinkHead:
     """Fit a scorer on training links and non-links, each [2, n].

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from xtcl.errors import UsageError
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.crossfit import Indicator, label_folds
 from xtcl.sampling.fold import Fold
+from xtcl.tasks.answers import NodeAnswer
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.task import Embed
 from xtcl.tasks.training_side import TrainingSide
@@ -36,12 +37,21 @@ class OwnTask(NodeClassification):
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """All pairs of the nodes among which `alike` is known."""
-        if len(self.known) and self.known[-1] >= view.num_nodes:
+        outside = self.known[(self.known < 0) | (self.known >= view.num_nodes)]
+        if len(outside):
             raise UsageError(
-                f"The task names node {self.known[-1]}, but the graph has {view.num_nodes} nodes."
+                f"The task names node {outside[0]}, but the graph has nodes 0 to "
+                f"{view.num_nodes - 1}."
             )
         return label_folds(view, self.alike, folds, rng, labelled=self.known)
 
-    def fit_head(self, side: TrainingSide, embedding: np.ndarray, embed: Embed, seed: int) -> None:
+    def fit_head(self, side: TrainingSide, embedding: np.ndarray, embed: Embed, seed: int) -> Any:
         """No head: the task defines no answer."""
-        return
+        return None
+
+    def answer(self, head: object, embedding: np.ndarray, num_classes: int) -> NodeAnswer:
+        """Refuse: nothing can be predicted or scored."""
+        raise UsageError(
+            "A task of your own has no head, so there is nothing to predict or score: use "
+            "embedding_, positives_, relation_weights_ or explain(u, v)."
+        )

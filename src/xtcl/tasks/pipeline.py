@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,10 +26,10 @@ from xtcl.tasks.training_side import TrainingSide
 
 @dataclass(frozen=True)
 class FitOptions:
-    """How a fit is carried out; nothing in here but the relations changes its result on a CPU."""
+    """What a fit needs to know besides its recipe."""
 
     encoder: str | nn.Module = "gcn"
-    relations: str | Iterable[str | Relation] = "paper"
+    relations: str | Sequence[str | Relation] = "paper"
     seed: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     block_rows: int | None = None
@@ -78,6 +78,13 @@ def fit_embedding(
     table = _positives(sampler, task, recipe, options)
     x, edge_index = encoder_inputs(training, options.device)
     with options.progress.stage("training", recipe.training.epochs) as advance:
+        done = 0
+
+        def count_epochs(epoch: int, loss: float) -> None:
+            nonlocal done  # a resumed training starts with more than one
+            advance(epoch - done)
+            done = epoch
+
         encoder, trained = train(
             encoder_maker(options.encoder, x.shape[1], recipe.encoder_options),
             x,
@@ -85,7 +92,7 @@ def fit_embedding(
             task.sources(sampler.view_, table, recipe),
             recipe.training,
             seed=options.seed,
-            on_epoch=lambda epoch, loss: advance(1),
+            on_epoch=count_epochs,
             checkpoints=options.checkpoints,
         )
     return FittedEmbedding(sampler, table, encoder, trained)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xtcl.errors import UsageError
+from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit
@@ -17,6 +17,12 @@ def score_on_test(answer: Answer, graph: Graph, split: Split) -> Mapping[str, fl
     """How right `answer` is on the test nodes or links, as fractions."""
     if isinstance(answer, NodeAnswer) and isinstance(split, NodeSplit):
         labels = TrainingSide(graph).labels
+        nodes = min(len(labels), len(answer.probabilities))
+        if len(split.test) and not 0 <= split.test[0] <= split.test[-1] < nodes:
+            raise DataError(
+                f"The split tests nodes {split.test[0]} to {split.test[-1]}, but graph "
+                f"'{graph.name}' has nodes 0 to {nodes - 1}: use the graph it was made from."
+            )
         return node_metrics(
             labels[split.test], answer.predictions[split.test], answer.probabilities[split.test]
         )

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from xtcl.baselines.registry import METHODS, make_method
+from xtcl.errors import UsageError
+from xtcl.graph.datasets import block_model
+from xtcl.graph.node_split import node_split
+from xtcl.progress import Progress
+from xtcl.tasks.answers import NodeAnswer
+from xtcl.tasks.fit import fit_task
+from xtcl.tasks.pipeline import FitOptions
+from xtcl.tasks.registry import TASKS, make_task
+from xtcl.tasks.training_side import training_side
+
+
+def test_every_method_goes_by_its_own_name() -> None:
+    assert set(METHODS) == {"xtcl-gcn", "xtcl-gat", "gcn", "gat", "logistic", "propagation"}
+    assert len({kind.title for kind in METHODS.values()}) == len(METHODS)
+    for name in METHODS:
+        method = make_method(name.upper())
+        assert method.name == name
+        assert method.tasks <= set(TASKS)
+
+
+def test_an_unknown_method_meets_the_closest() -> None:
+    with pytest.raises(UsageError, match=r"no method 'propagate'\. Did you mean 'propagation'"):
+        make_method("propagate")
+    with pytest.raises(UsageError, match=r"no method 'zzz'\. Known: xtcl-gcn"):
+        make_method("zzz")
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+def test_xtcl_is_the_pipeline_of_the_package(encoder: str) -> None:
+    graph = block_model(40, num_classes=2, num_attributes=10, mean_degree=6)
+    side = training_side(graph, node_split(graph, 0.3))
+    device = torch.device("cpu")
+    answer = make_method(f"xtcl-{encoder}").fit(
+        side, "nodes", seed=7, device=device, progress=Progress()
+    )
+    options = FitOptions(encoder=encoder, seed=7)
+    expected = fit_task(side, make_task("nodes"), options=options).answer
+    assert isinstance(answer, NodeAnswer)
+    assert isinstance(expected, NodeAnswer)
+    np.testing.assert_array_equal(answer.probabilities, expected.probabilities)

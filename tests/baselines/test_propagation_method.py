@@ -1,0 +1,101 @@
+"""Smoothed attributes against dense powers, and the choice between them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from xtcl.baselines import propagation
+from xtcl.baselines.link_rows import AXES, judge, leading_axes
+from xtcl.baselines.propagation import (
+    VARIANTS,
+    PropagationMethod,
+    Variant,
+    side_by_side,
+    smoothed_attributes,
+)
+from xtcl.graph.datasets import block_model
+from xtcl.graph.graph import Graph
+from xtcl.graph.link_split import link_split
+from xtcl.graph.node_split import node_split
+from xtcl.progress import Progress
+from xtcl.tasks.answers import LinkAnswer, NodeAnswer
+from xtcl.tasks.link_scorer_choice import fit_chosen, hide_links
+from xtcl.tasks.logistic_head import fit_logistic
+from xtcl.tasks.training_side import training_side
+
+CPU = torch.device("cpu")
+GRAPH = block_model(80, num_classes=3, num_attributes=20, mean_degree=6)
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(length > 0, length, 1.0))
+
+
+def dense_power(graph: Graph, k: int) -> np.ndarray:
+    looped = graph.adjacency.toarray().astype(np.float64) + np.eye(graph.num_nodes)
+    root = np.diag(looped.sum(axis=1) ** -0.5)
+    smooth = np.linalg.matrix_power(root @ looped @ root, k)
+    return unit(smooth @ unit(np.asarray(graph.attributes, dtype=np.float64)))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_features_are_dense_powers(variant: Variant) -> None:
+    found = side_by_side(smoothed_attributes(GRAPH, CPU), variant).numpy()
+    expected = np.hstack([dense_power(GRAPH, k) for k in variant])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_nodes_take_the_variant_that_cross_validates_best() -> None:
+    split = node_split(GRAPH, 0.4, seed=1)
+    side = training_side(GRAPH, split)
+    heads = []
+    for variant in VARIANTS:
+        rows = np.hstack([dense_power(GRAPH, k) for k in variant]).astype(np.float32)
+        heads.append((fit_logistic(rows[split.train], side.labels[split.train], seed=4), rows))
+    scores = [head.cv_accuracy_ for head, _ in heads]
+    assert len(set(scores)) > 1
+    head, rows = heads[scores.index(max(scores))]
+    answer = PropagationMethod().fit(side, "nodes", seed=4, device=CPU, progress=Progress())
+    assert isinstance(answer, NodeAnswer)
+    np.testing.assert_allclose(answer.probabilities, head.predict_proba(rows, 3), atol=1e-4)
+
+
+def test_links_choose_by_smoothing_without_the_hidden_links(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    side = training_side(GRAPH, link_split(GRAPH, 0.8, seed=2))
+    seen: list[Graph] = []
+
+    def spy(graph: Graph, device: torch.device) -> list[torch.Tensor]:
+        seen.append(graph)
+        return smoothed_attributes(graph, device)
+
+    monkeypatch.setattr(propagation, "smoothed_attributes", spy)
+    answer = PropagationMethod().fit(side, "links", seed=2, device=CPU, progress=Progress())
+    links = hide_links(side, 0.1, 2)
+    np.testing.assert_array_equal(seen[0].edges, links.graph.edges)
+    np.testing.assert_array_equal(seen[1].edges, side.graph.edges)
+    assert seen[0].num_edges < side.graph.num_edges
+    assert isinstance(answer, LinkAnswer)
+
+    powers = smoothed_attributes(links.graph, CPU)
+    rows = {variant: leading_axes(side_by_side(powers, variant)) for variant in VARIANTS}
+    found = [judge(links, rows[variant], 2).auc for variant in VARIANTS]
+    best = VARIANTS[found.index(max(found))]
+    final = leading_axes(side_by_side(smoothed_attributes(side.graph, CPU), best))
+    head = fit_chosen(judge(links, rows[best], 2).head, side, final, 2)
+    np.testing.assert_array_equal(answer.score(side.negatives), head.score(final, side.negatives))
+
+
+def test_leading_axes_keep_inner_products_where_the_rank_allows() -> None:
+    rng = np.random.default_rng(0)
+    narrow = rng.normal(size=(50, 8)).astype(np.float32)
+    found = leading_axes(torch.from_numpy(narrow))
+    np.testing.assert_allclose(found @ found.T, narrow @ narrow.T, atol=1e-4)
+    low_rank = (rng.normal(size=(400, 20)) @ rng.normal(size=(20, 700))).astype(np.float32)
+    found = leading_axes(torch.from_numpy(low_rank))
+    assert found.shape == (400, AXES)
+    np.testing.assert_allclose(found @ found.T, low_rank @ low_rank.T, atol=0.5)  # of 10^4

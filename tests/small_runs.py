@@ -1,0 +1,108 @@
+"""Small fits, what they wrote, and ways to interrupt them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import xtcl
+from xtcl.estimator import XTCL
+from xtcl.graph.datasets import block_model
+from xtcl.graph.graph import Graph
+from xtcl.graph.link_split import LinkSplit, link_split
+from xtcl.graph.node_split import NodeSplit, node_split
+from xtcl.progress import Advance, Progress
+
+COUNTING, FINDING, TRAINING = "learning which relations matter", "finding positives", "training"
+
+
+def small_graph(num_nodes: int = 80, seed: int = 0) -> Graph:
+    """A graph with classes that can be learned."""
+    return block_model(num_nodes, num_classes=3, num_attributes=16, seed=seed)
+
+
+def small_split(graph: Graph, task: str, seed: int = 0) -> NodeSplit | LinkSplit:
+    """A split of either kind."""
+    return link_split(graph, seed=seed) if task == "links" else node_split(graph, 0.3, seed=seed)
+
+
+def small_model(task: Any = "nodes", encoder: Any = "gcn", **settings: Any) -> XTCL:
+    """An estimator that fits in a moment."""
+    return XTCL(task, encoder, **({"width": 8, "epochs": 12, "device": "cpu"} | settings))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Every file under `folder` by its relative name."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def saved_files(model: XTCL, folder: Path, **extra: Any) -> dict[str, bytes]:
+    """Save `model` and read every file it wrote."""
+    model.save(folder, **extra)
+    return files_of(folder)
+
+
+def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run this Python anew, with this package."""
+    source = str(Path(xtcl.__file__).parents[1])
+    return subprocess.run(  # noqa: S603
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=os.environ | {"PYTHONPATH": source} | environment,
+    )
+
+
+class Recorder(Progress):
+    """Remembers the stages and the steps reported in each."""
+
+    def __init__(self) -> None:
+        self.stages: list[tuple[str, int, list[int]]] = []
+
+    @contextmanager
+    def stage(self, name: str, steps: int) -> Iterator[Advance]:
+        """Note the stage and its steps."""
+        done: list[int] = []
+        self.stages.append((name, steps, done))
+        yield done.append
+
+    @property
+    def names(self) -> list[str]:
+        """The stages in their order."""
+        return [name for name, _, _ in self.stages]
+
+
+class Interrupter(Progress):
+    """Raises KeyboardInterrupt after `step` steps of the `occurrence`-th stage called `name`."""
+
+    def __init__(self, name: str, occurrence: int, step: int) -> None:
+        self.moment = (name, occurrence)
+        self.step = step
+        self.seen: Counter[str] = Counter()
+
+    @contextmanager
+    def stage(self, name: str, steps: int) -> Iterator[Advance]:
+        """Count the steps, and interrupt at the chosen moment."""
+        self.seen[name] += 1
+        armed = (name, self.seen[name]) == self.moment
+        total = 0
+
+        def advance(done: int) -> None:
+            nonlocal total
+            total += done
+            if armed and total >= self.step:
+                raise KeyboardInterrupt
+
+        yield advance

@@ -1,0 +1,324 @@
+"""XTCL keeps scikit-learn's promises: what is given stays, what is learned ends in `_`."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from small_runs import small_graph, small_model, small_split
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError as SklearnNotFitted
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from xtcl.errors import NotFittedError
+from xtcl.estimator import XTCL
+from xtcl.graph.graph import Graph
+from xtcl.graph.link_split import LinkSplit
+from xtcl.graph.node_split import NodeSplit
+from xtcl.memory import rows_within
+from xtcl.progress import Progress
+from xtcl.relations.pagerank import PageRank
+from xtcl.tasks.fit import fit_task
+from xtcl.tasks.own_task import OwnTask
+from xtcl.tasks.pipeline import FitOptions
+from xtcl.tasks.registry import make_task
+from xtcl.tasks.training_side import training_side
+
+GIVEN: dict[str, Any] = {
+    "task": "links",
+    "encoder": "gat",
+    "relations": ["link", PageRank(alpha=0.8)],
+    "sampler": "paper",
+    "crossfit": 3,
+    "quantiles": [0.9, 0.99],
+    "positives": 7,
+    "negatives": 11,
+    "temperature": 0.3,
+    "similarity": "inner",
+    "epochs": 4,
+    "learning_rate": 0.01,
+    "width": 16,
+    "use_labels": True,
+    "device": "cpu",
+    "memory": "8GB",
+    "random_state": 5,
+    "progress": Progress(),
+}
+Result = dict[str, NDArray[Any]]
+
+
+def result_of(model: XTCL) -> Result:
+    weights = [
+        [w.order, w.precision, w.support, w.w0, w.w1, w.importance] for w in model.relation_weights_
+    ]
+    return {
+        "embedding": model.embedding_,
+        "positives": model.positives_,
+        "weights": np.array(weights),
+        "losses": np.array(model.loss_curve_),
+        "head": np.concatenate([v.ravel() for v in model.head_.to_tensors().values()]),
+    }
+
+
+def assert_same(one: Result, other: Result) -> None:
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name, strict=True)
+
+
+def test_init_takes_every_parameter_and_only_stores_it() -> None:
+    assert set(inspect.signature(XTCL).parameters) == set(GIVEN)
+    model = XTCL(**GIVEN)
+    stored = model.get_params(deep=False)
+    assert set(stored) == set(GIVEN)
+    assert all(stored[name] is GIVEN[name] for name in GIVEN)
+    assert set(vars(model)) == set(GIVEN)
+
+
+def test_init_does_not_judge() -> None:
+    XTCL(task="rubbish", encoder="rubbish", device="rubbish", memory="rubbish", random_state=-1)
+
+
+def test_clone_and_set_params() -> None:
+    copy = clone(XTCL(**GIVEN))
+    for name in GIVEN.keys() - {"progress", "relations", "quantiles"}:
+        assert copy.get_params()[name] == GIVEN[name]
+    assert copy.relations == GIVEN["relations"]
+    assert copy.set_params(width=32, epochs=2) is copy
+    assert (copy.width, copy.epochs) == (32, 2)
+    with pytest.raises(ValueError, match="Invalid parameter 'breadth'"):
+        copy.set_params(breadth=3)
+
+
+def test_clone_of_a_fitted_model_is_not_fitted() -> None:
+    graph = small_graph()
+    fitted = small_model().fit(graph, small_split(graph, "nodes"))
+    check_is_fitted(fitted)
+    with pytest.raises(SklearnNotFitted):
+        check_is_fitted(clone(fitted))
+
+
+def test_repr_shows_what_was_changed() -> None:
+    text = repr(XTCL("links", width=64))
+    assert text.startswith("XTCL(")
+    assert "task='links'" in text
+    assert "width=64" in text
+    assert "epochs" not in text
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda m: m.predict(),
+        lambda m: m.predict_proba([0]),
+        lambda m: m.decision_function([[0], [1]]),
+        lambda m: m.score(None),
+        lambda m: m.test_metrics(None),
+        lambda m: m.explain(0, 1),
+        lambda m: m.save("never-written"),
+    ],
+)
+def test_asking_before_fit_names_fit(ask: Any) -> None:
+    with pytest.raises(NotFittedError, match=r"not fitted yet; call fit\(graph, split\) first"):
+        ask(XTCL())
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_fit_returns_self_learns_underscored_names_and_keeps_parameters(task: str) -> None:
+    graph = small_graph()
+    model = small_model(task, memory="8GB", quantiles=[0.9], relations=["link", "pagerank"])
+    before = dict(model.get_params(deep=False))
+    assert model.fit(graph, small_split(graph, task)) is model
+    after = model.get_params(deep=False)
+    assert all(after[name] is before[name] for name in before)
+    learned = set(vars(model)) - set(before)
+    assert all(name.endswith("_") or name.startswith("_") for name in learned)
+    assert {
+        "embedding_",
+        "relation_weights_",
+        "positives_",
+        "loss_curve_",
+        "head_",
+        "encoder_",
+        "sampler_",
+        "classes_",
+        "recipe_",
+    } <= learned
+    assert model.embedding_.shape == (graph.num_nodes, 8)
+    assert model.embedding_.dtype == np.float32
+    assert model.positives_.shape == (graph.num_nodes, model.recipe_.positives)
+    assert model.positives_.dtype == np.int64
+    assert len(model.loss_curve_) == 12
+    assert [w.order for w in model.relation_weights_] == [1, 2]
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_fit_does_not_change_what_it_is_given(task: str) -> None:
+    graph = small_graph()
+    split = small_split(graph, task)
+    assert graph.labels is not None
+    fingerprints = graph.fingerprint(), split.fingerprint(), graph.labels.tobytes()
+    small_model(task).fit(graph, split)
+    assert fingerprints == (graph.fingerprint(), split.fingerprint(), graph.labels.tobytes())
+
+
+@pytest.mark.parametrize(("task", "encoder"), [("nodes", "gat"), ("links", "gcn")])
+def test_fit_twice_equals_fit_once_and_a_clone(task: str, encoder: str) -> None:
+    graph, other = small_graph(), small_graph(60, seed=3)
+    split = small_split(graph, task)
+    model = small_model(task, encoder, random_state=4)
+    once = result_of(model.fit(graph, split))
+    assert_same(once, result_of(model.fit(graph, split)))
+    model.fit(other, small_split(other, task))
+    assert_same(once, result_of(model.fit(graph, split)))
+    assert_same(once, result_of(clone(model).fit(graph, split)))
+
+
+def test_another_seed_gives_another_result() -> None:
+    graph = small_graph()
+    split = small_split(graph, "nodes")
+    first, second = (small_model(random_state=seed).fit(graph, split) for seed in (0, 1))
+    assert not np.array_equal(first.embedding_, second.embedding_)
+
+
+def test_a_numpy_seed_is_a_seed() -> None:
+    graph = small_graph()
+    split = small_split(graph, "nodes")
+    plain = small_model(random_state=3).fit(graph, split)
+    numpy = small_model(random_state=np.int64(3)).fit(graph, split)
+    assert_same(result_of(plain), result_of(numpy))
+
+
+@pytest.mark.parametrize(("task", "encoder"), [("nodes", "gcn"), ("links", "gat")])
+def test_global_random_states_neither_change_nor_matter(task: str, encoder: str) -> None:
+    graph = small_graph()
+    split = small_split(graph, task)
+    results = []
+    with torch.random.fork_rng(devices=[]):
+        kept = random.getstate(), np.random.get_state()  # noqa: NPY002
+        for seed in (1, 2):
+            random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002
+            torch.default_generator.manual_seed(seed)
+            before = _global_states()
+            results.append(result_of(small_model(task, encoder).fit(graph, split)))
+            assert _global_states() == before
+        random.setstate(kept[0])
+        np.random.set_state(kept[1])  # noqa: NPY002
+    assert_same(*results)
+
+
+def _global_states() -> tuple[object, ...]:
+    legacy: Any = np.random.get_state()  # noqa: NPY002
+    return random.getstate(), legacy[1].tobytes(), legacy[2:], torch.get_rng_state().tolist()
+
+
+def _smallest_budget(graph: Graph, width: int) -> int:
+    low, high = 0, 2**34
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            rows_within(middle, graph, width)
+        except Exception:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_any_memory_gives_the_same_result(task: str) -> None:
+    graph = small_graph(150)
+    split = small_split(graph, task)
+    side = training_side(graph, split)
+    least = _smallest_budget(side.graph, 8)
+    assert rows_within(least, side.graph, 8) == 64  # so that 150 nodes come in three blocks
+    free = result_of(small_model(task).fit(graph, split))
+    for memory in (least, least + 5_000, "64GB"):
+        assert_same(free, result_of(small_model(task, memory=memory).fit(graph, split)))
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_any_block_size_gives_the_same_result(task: str) -> None:
+    graph = small_graph()
+    side = training_side(graph, small_split(graph, task))
+    recipe = small_model(task).resolved_recipe()
+    found = [
+        fit_task(side, make_task(task), recipe, FitOptions(block_rows=rows)).fitted
+        for rows in (None, 9, 64)
+    ]
+    for other in found[1:]:
+        assert other.sampler.relation_weights_ == found[0].sampler.relation_weights_
+        np.testing.assert_array_equal(other.positives, found[0].positives)
+        np.testing.assert_array_equal(other.embedding, found[0].embedding)
+
+
+def test_every_parameter_reaches_the_recipe() -> None:
+    recipe = XTCL(**(GIVEN | {"sampler": "xtcl"})).resolved_recipe()
+    assert recipe.crossfit == 3
+    assert recipe.positives == 7
+    assert recipe.sampler.quantiles == (0.9, 0.99)
+    assert recipe.encoder_options["width"] == 16
+    training = recipe.training
+    assert (training.negatives, training.temperature, training.similarity) == (11, 0.3, "inner")
+    assert (training.epochs, training.learning_rate, training.stopping) == (4, 0.01, None)
+
+
+def test_the_paper_s_sampler_is_the_paper_to_the_letter() -> None:
+    recipe = XTCL(sampler="paper").resolved_recipe()
+    assert recipe.crossfit == 0
+    assert recipe.sampler.base_score == 0.0
+    assert recipe.sampler.sweeps == 1
+    assert recipe.sampler.tie_break is None
+    assert (recipe.training.similarity, recipe.training.temperature) == ("inner", 1.0)
+    assert XTCL(sampler="paper", crossfit=4).resolved_recipe().crossfit == 4
+
+
+def test_without_epochs_training_stops_when_the_loss_settles() -> None:
+    graph = small_graph()
+    split = small_split(graph, "nodes")
+    settled = small_model(epochs=None).fit(graph, split)
+    assert settled.recipe_.training.stopping is not None
+    assert len(settled.loss_curve_) < settled.recipe_.training.epochs
+
+
+def test_progress_hears_of_every_stage() -> None:
+    from small_runs import COUNTING, FINDING, TRAINING, Recorder
+
+    graph = small_graph()
+    heard = Recorder()
+    small_model("links", progress=heard).fit(graph, small_split(graph, "links"))
+    assert heard.names == [COUNTING, FINDING, TRAINING] * 2
+    assert all(sum(done) == steps for _, steps, done in heard.stages)
+
+
+def test_an_own_module_and_an_own_task_can_be_parameters() -> None:
+    task = OwnTask(lambda u, v: u[:, None] == v, np.arange(4))
+    model = XTCL(task, nn.Identity())
+    assert model.get_params()["task"] is task
+    copy = clone(model)
+    assert isinstance(copy.task, OwnTask)
+    assert isinstance(copy.encoder, nn.Identity)
+    assert "XTCL(" in repr(model)
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_score_is_the_task_s_metric_on_the_test_side(task: str) -> None:
+    graph = small_graph()
+    split = small_split(graph, task)
+    model = small_model(task).fit(graph, split)
+    metrics = model.test_metrics(split)
+    assert model.score(split) == metrics["auc" if task == "links" else "accuracy"]
+    if isinstance(split, NodeSplit):
+        assert graph.labels is not None
+        right = model.predict(split.test) == graph.label_values(graph.labels[split.test])
+        assert model.score(split) == pytest.approx(right.mean())
+    if isinstance(split, LinkSplit):
+        links, others = map(model.decision_function, (split.test, split.test_negatives))
+        above = np.sign(links[:, None] - others)
+        assert model.score(split) == pytest.approx((above + 1).mean() / 2)
