@@ -1,0 +1,1 @@
+"""Run directories: what a fit writes, and how it is read back."""

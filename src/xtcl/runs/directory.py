@@ -1,0 +1,132 @@
+"""The run directory of a fit.
+
+| file | what is in it |
+|---|---|
+| `config.toml` | every setting, resolved |
+| `split.json` | which nodes or links trained and tested |
+| `metrics.json` | scores on the test side, and the seconds the fit took |
+| `relation_weights.json`, `.png` | what the sampler learned about each relation |
+| `model/` | the model, loadable with `XTCL.load` |
+| `embeddings.parquet` | one row a node |
+| `events.jsonl` | what happened: relations left out, the loss of every epoch |
+
+All but `metrics.json` follow from the training side alone and repeat to the byte on a CPU.
+`metrics.json` comes last: a directory that has it is complete.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xtcl.files import atomic_path
+from xtcl.graph.link_split import LinkSplit
+from xtcl.graph.node_split import NodeSplit
+from xtcl.relations.registry import make_relation
+from xtcl.report.weights_picture import draw_weights
+from xtcl.runs.embeddings_file import write_embeddings
+from xtcl.runs.model_files import (
+    load_model,
+    plain,
+    plain_parameters,
+    read_description,
+    refusing_damage,
+    save_model,
+)
+from xtcl.runs.toml import to_toml
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from xtcl.estimator import XTCL
+    from xtcl.tasks.task import Task
+
+
+def write_run(
+    model: XTCL,
+    folder: str | PathLike[str],
+    *,
+    split: NodeSplit | LinkSplit | None = None,
+    metrics: Mapping[str, object] | None = None,
+) -> None:
+    """Write everything about a fit into `folder`."""
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    for stale in ("metrics.json", "split.json"):  # of an earlier run, now no longer complete
+        (place / stale).unlink(missing_ok=True)
+    graph = model.training_side_.graph
+    _write(place / "config.toml", config_text(model))
+    if split is not None:
+        _write(place / "split.json", json.dumps(split.to_json()))
+    weights = [weight.to_json() for weight in model.relation_weights_]
+    _write(place / "relation_weights.json", json.dumps(weights, indent=2) + "\n")
+    draw_weights(model.relation_weights_, place / "relation_weights.png", title=graph.name)
+    write_embeddings(place / "embeddings.parquet", model.embedding_, graph)
+    _write(place / "events.jsonl", "".join(json.dumps(event) + "\n" for event in events(model)))
+    save_model(model, place / "model")
+    _write(place / "metrics.json", json.dumps(dict(metrics or {}), indent=2) + "\n")
+
+
+def read_run(
+    folder: str | PathLike[str], *, encoder: nn.Module | None = None, task: Task | None = None
+) -> XTCL:
+    """The model of a run directory."""
+    from xtcl.estimator import XTCL
+
+    place = Path(folder) / "model"
+    with refusing_damage(place):
+        described = read_description(place)
+        relations = [make_relation(r["name"], **r["parameters"]) for r in described["relations"]]
+        model = XTCL(**described["parameters"])
+        model.set_params(relations=relations)
+        load_model(place, described, model, encoder, task)
+    model.set_params(
+        encoder=encoder if encoder is not None else model.encoder,
+        task=task if task is not None else model.task,
+    )
+    return model
+
+
+def config_text(model: XTCL) -> str:
+    """The resolved settings as TOML."""
+    import xtcl
+
+    recipe = plain(asdict(model.recipe_))
+    sampler, training = recipe.pop("sampler"), recipe.pop("training")
+    parameters = plain_parameters(model)
+    chosen = ("task", "encoder", "relations", "sampler", "use_labels", "random_state")
+    graph = model.training_side_.graph
+    return to_toml(
+        {
+            "xtcl": {"version": xtcl.__version__},
+            "graph": {"name": graph.name, "fingerprint": graph.fingerprint()},
+            "fit": {name: parameters[name] for name in chosen},
+            "recipe": recipe,
+            "recipe.sampler": sampler,
+            "recipe.training": training,
+        }
+    )
+
+
+def events(model: XTCL) -> list[dict[str, Any]]:
+    """What happened in a fit, in order."""
+    graph = model.training_side_.graph
+    happened: list[dict[str, Any]] = [{"event": "graph", **graph.summary()}]
+    happened += [
+        {"event": "relation left out", "relation": name, "lacks": kinds}
+        for name, kinds in model.sampler_.left_out_.items()
+    ]
+    happened += [
+        {"event": "epoch", "epoch": epoch, "loss": loss}
+        for epoch, loss in enumerate(model.loss_curve_, start=1)
+    ]
+    return happened
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

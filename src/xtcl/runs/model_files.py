@@ -1,0 +1,237 @@
+"""A fitted model on disk: safetensors, JSON and one pickle-free npz. Reading runs no code from it.
+
+`model.json` names the schema version, how the model was made, the SHA-256 of every other file and
+one of its own content; a file that is missing, cut short or altered is refused before anything in
+it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from torch import Tensor, nn
+
+from xtcl.errors import DataError, UsageError, XTCLError
+from xtcl.files import atomic_path
+from xtcl.graph.graph import Graph
+from xtcl.learning.encoders.registry import encoder_maker
+from xtcl.learning.inputs import encoder_inputs
+from xtcl.learning.stopping import Plateau
+from xtcl.learning.trainer import Trained, TrainingSettings
+from xtcl.relations.view import TrainingView
+from xtcl.sampling.patterns import PatternCounts
+from xtcl.sampling.xgsampler import SamplerSettings, XGSampler
+from xtcl.tasks.fit import FittedTask
+from xtcl.tasks.link_head import LinkHead
+from xtcl.tasks.logistic_head import LogisticHead
+from xtcl.tasks.pipeline import FittedEmbedding
+from xtcl.tasks.recipe import Recipe
+from xtcl.tasks.registry import TASKS, make_task
+from xtcl.tasks.task import Task
+from xtcl.tasks.training_side import TrainingSide
+
+if TYPE_CHECKING:
+    from xtcl.estimator import XTCL
+
+SCHEMA = 1
+HEADS: dict[str, Any] = {"nodes": LogisticHead, "links": LinkHead}
+FILES = ("training_graph.npz", "encoder.safetensors", "tables.safetensors", "head.safetensors")
+
+
+def save_model(model: XTCL, folder: Path) -> None:
+    """Write the model's files, `model.json` last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    side = model.training_side_
+    side.graph.save(folder / "training_graph.npz")
+    counts = model.sampler_.counts_
+    tables = {
+        "embedding": model.embedding_,
+        "positives": model.positives_,
+        "codes": counts.codes,
+        "counts": counts.counts,
+        "losses": np.array(model.loss_curve_),
+    }
+    if side.non_links is not None:
+        tables["non_links"] = np.array(side.non_links)
+    weights = {k: v.cpu().numpy() for k, v in model.encoder_.state_dict().items()}
+    head = {} if model.head_ is None else model.head_.to_tensors()
+    for name, tensors in (("encoder", weights), ("tables", tables), ("head", head)):
+        with atomic_path(folder / f"{name}.safetensors") as temporary:
+            save_file({k: np.ascontiguousarray(v) for k, v in tensors.items()}, temporary)
+    described: dict[str, object] = {
+        "schema": SCHEMA,
+        "parameters": plain_parameters(model),
+        "recipe": plain(asdict(model.recipe_)),
+        "relations": [relation_json(r) for r in model.sampler_.relations_],
+        "sha256": {name: _digest(folder / name) for name in FILES},
+    }
+    described["digest"] = _own_digest(described)
+    with atomic_path(folder / "model.json") as temporary:
+        temporary.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+
+
+def plain_parameters(model: XTCL) -> dict[str, object]:
+    """The estimator's parameters, with a word in the place of objects and without what is local."""
+    stored = {k: v for k, v in model.get_params().items() if k not in ("progress", "device")}
+    stored["task"] = make_task(model.task).name
+    stored["encoder"] = model.encoder if isinstance(model.encoder, str) else "own"
+    stored["relations"] = [relation.name for relation in model.sampler_.relations_]
+    return {name: plain(value) for name, value in stored.items()}
+
+
+def plain(value: Any) -> Any:
+    """`value` in the kinds that JSON and TOML know; a search over parameters gives numpy's."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {name: plain(entry) for name, entry in value.items()}
+    return [plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+
+
+def relation_json(relation: Any) -> dict[str, object]:
+    """A relation's name and parameters."""
+    return {"name": relation.name, "parameters": plain(asdict(relation))}
+
+
+@contextmanager
+def refusing_damage(folder: Path) -> Iterator[None]:
+    """Turn whatever contents of the wrong kind lead to into a sentence."""
+    try:
+        yield
+    except XTCLError:
+        raise
+    except (AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as broken:
+        raise DataError(
+            f"The model in '{folder}' cannot be read ({type(broken).__name__}: {broken}); fit and "
+            "save it again."
+        ) from broken
+
+
+def load_model(
+    folder: Path,
+    described: dict[str, Any],
+    model: XTCL,
+    encoder: nn.Module | None,
+    task: Task | None,
+) -> None:
+    """Fill `model`, made with the parameters in `described`, from the files of `folder`."""
+    recipe = _recipe(described["recipe"])
+    graph = Graph.load(folder / "training_graph.npz")
+    tables = _tensors(folder, "tables")
+    shapes = [tables[name].shape for name in ("embedding", "positives")]
+    if any(len(shape) != 2 or shape[0] != graph.num_nodes for shape in shapes):
+        raise DataError(
+            f"The files in '{folder}' do not belong together: the graph has {graph.num_nodes} "
+            f"nodes, and embedding and positives have the shapes {shapes}."
+        )
+    side = TrainingSide(graph, tables.get("non_links"))
+    view = TrainingView.of(graph, side.labelled)
+    sampler = XGSampler(model.relations, recipe.sampler, seed=model.random_state)
+    sampler.restore(view, PatternCounts(tables["codes"], tables["counts"]))
+    module = _encoder(folder, model, recipe, graph, encoder)
+    trained = Trained(torch.from_numpy(tables["embedding"]), tuple(tables["losses"].tolist()))
+    fitted = FittedEmbedding(sampler, tables["positives"], module, trained)
+    known = task if task is not None else _task(folder, described["parameters"]["task"])
+    kind = HEADS.get(known.name)
+    head = None if kind is None else kind.from_tensors(_tensors(folder, "head"))
+    model.recipe_ = recipe
+    model._take(FittedTask(known, fitted, head, graph.num_classes), side)
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """`model.json`, with every file it names checked."""
+    place = folder / "model.json"
+    if not place.is_file():
+        raise DataError(
+            f"There is no model in '{folder}': model.json is missing. Name the folder that `xtcl "
+            "fit --out` or `save` wrote."
+        )
+    try:
+        described: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+        schema, digest = described["schema"], described.get("digest")
+    except (OSError, RecursionError, ValueError, KeyError, TypeError) as broken:
+        raise DataError(
+            f"'{place}' is damaged ({broken}); fit and save the model again."
+        ) from broken
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise DataError(
+            f"'{folder}' was written by a newer xtcl (schema {schema}; this one reads up to "
+            f"{SCHEMA}). Update xtcl to read it."
+        )
+    if digest != _own_digest(described):
+        raise DataError(f"'{place}' is not as it was saved; fit and save the model again.")
+    for name in FILES:
+        if not (folder / name).is_file() or _digest(folder / name) != described["sha256"][name]:
+            raise DataError(
+                f"'{folder / name}' is missing or not as it was saved; fit and save the model "
+                "again, or copy the whole folder anew."
+            )
+    return described
+
+
+def _task(folder: Path, name: str) -> Task:
+    if name not in TASKS:
+        raise UsageError(
+            f"The model in '{folder}' has a task of its author's own ('{name}'): load it with "
+            "XTCL.load(folder, task=ThatTask(...))."
+        )
+    return make_task(name)
+
+
+def _encoder(
+    folder: Path, model: XTCL, recipe: Recipe, graph: Graph, own: nn.Module | None
+) -> nn.Module:
+    if own is None and model.encoder == "own":
+        raise UsageError(
+            f"The model in '{folder}' has an encoder of its author's own: load it with "
+            "XTCL.load(folder, encoder=ThatModule(...))."
+        )
+    x, _ = encoder_inputs(graph, torch.device("cpu"))
+    chosen = model.encoder if own is None else own
+    module = encoder_maker(chosen, x.shape[1], recipe.encoder_options)()
+    weights: dict[str, Tensor] = {
+        k: torch.from_numpy(v) for k, v in _tensors(folder, "encoder").items()
+    }
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as mismatch:
+        reason = " ".join(str(mismatch).split())
+        raise DataError(f"The weights in '{folder}' do not fit the encoder: {reason}") from mismatch
+    return module
+
+
+def _recipe(stored: dict[str, Any]) -> Recipe:
+    training, sampler = dict(stored["training"]), dict(stored["sampler"])
+    stopping = training["stopping"]
+    training["stopping"] = None if stopping is None else Plateau(**stopping)
+    sampler["quantiles"] = tuple(sampler["quantiles"])
+    settings = {"sampler": SamplerSettings(**sampler), "training": TrainingSettings(**training)}
+    return Recipe(**(stored | settings))
+
+
+def _tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
+    try:
+        return dict(load_file(folder / f"{name}.safetensors"))
+    except SafetensorError as broken:
+        raise DataError(
+            f"'{folder / name}.safetensors' cannot be read ({broken}); fit and save again."
+        ) from broken
+
+
+def _own_digest(described: dict[str, Any]) -> str:
+    rest = {name: value for name, value in described.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
