@@ -48,7 +48,7 @@ def learn(values: torch.Tensor, alike: torch.Tensor) -> tuple[Stumps, torch.Tens
     relations, count, _ = values.shape
     eta = torch.empty(relations, count, len(QUANTILES))
     tables = []
-    for nodes in torch.arange(count).split(BLOCK):
+    for nodes in torch.split(torch.arange(count), BLOCK):
         block = values[:, int(nodes[0]) : int(nodes[-1]) + 1]
         for relation, similarity in enumerate(block):
             eta[relation, nodes] = thresholds(similarity, nodes, QUANTILES)
@@ -74,7 +74,7 @@ def score(values: torch.Tensor, stumps: Stumps, eta: torch.Tensor) -> torch.Tens
     digits = (patterns[:, None] >> np.arange(len(values))) & 1
     chance = torch.sigmoid(torch.from_numpy(stumps.margins(digits)).float())
     scores = torch.empty(values.shape[1:])
-    for nodes in torch.arange(values.shape[1]).split(BLOCK):
+    for nodes in torch.split(torch.arange(values.shape[1]), BLOCK):
         rows = slice(int(nodes[0]), int(nodes[-1]) + 1)
         scores[rows] = chance[codes_of(values[:, rows], nodes, eta[:, rows]).int()]
     return scores

@@ -34,7 +34,8 @@ def small_split(graph: Graph, task: str, seed: int = 0) -> NodeSplit | LinkSplit
 
 def small_model(task: Any = "nodes", encoder: Any = "gcn", **settings: Any) -> XTCL:
     """An estimator that fits in a moment."""
-    return XTCL(task, encoder, **({"width": 8, "epochs": 12, "device": "cpu"} | settings))
+    chosen: dict[str, Any] = {"width": 8, "epochs": 12, "device": "cpu", **settings}
+    return XTCL(task, encoder, **chosen)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from small_runs import small_graph, small_model, small_split
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError as SklearnNotFitted
 from sklearn.utils.validation import check_is_fitted
+from small_runs import small_graph, small_model, small_split
 from torch import nn
 
 from xtcl.errors import NotFittedError

@@ -13,7 +13,7 @@ import xtcl
 SOURCES = sorted(Path(xtcl.__file__).parent.rglob("*.py"))
 MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 CALLS = {"eval", "exec", "compile", "__import__"}
-METHODS = {("torch", "load"), ("torch", "save")}  # numpy's load reads no pickle unless told to
+METHODS = {"torch.load", "torch.save"}  # numpy's load reads no pickle unless told to
 
 
 def dangers(tree: ast.AST) -> Iterator[str]:
@@ -26,9 +26,8 @@ def dangers(tree: ast.AST) -> Iterator[str]:
             called = node.func
             if isinstance(called, ast.Name) and called.id in CALLS:
                 yield called.id
-            if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
-                if (called.value.id, called.attr) in METHODS:
-                    yield f"{called.value.id}.{called.attr}"
+            if isinstance(called, ast.Attribute) and ast.unparse(called) in METHODS:
+                yield ast.unparse(called)
             yield from (
                 "allow_pickle"
                 for word in node.keywords

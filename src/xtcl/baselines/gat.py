@@ -34,7 +34,12 @@ class TwoLayerGAT(nn.Module):
 
 
 class GAT(Supervised):
-    """TODO."""
+    """Nodes: cross-entropy, with the published settings. Links: a graph auto-encoder.
+
+    Figures on trial splits, which no reported one uses. Nodes: 83.89 on Cora (seeds 1000 to 1002),
+    92.36 on Photo (1000). Links, AUC on Cora: 92.10 (1000 to 1002), against 91.90 with 100 epochs;
+    on seeds 1000 and 1001 half the width has 91.97, and the published settings 89.00.
+    """
 
     name: ClassVar[str] = "gat"
     title: ClassVar[str] = "GAT"
@@ -43,7 +48,7 @@ class GAT(Supervised):
             hidden=64, dropout=0.6, learning_rate=0.005, weight_decay=5e-4, epochs=200
         ),
         "links": SupervisedSettings(
-            hidden=256, dropout=0.2, learning_rate=0.005, weight_decay=0.0, epochs=200, width=128
+            hidden=512, dropout=0.5, learning_rate=0.001, weight_decay=0.0, epochs=200, width=256
         ),
     }
 

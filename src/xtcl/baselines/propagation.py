@@ -41,12 +41,13 @@ def smoothed_attributes(graph: Graph, device: torch.device) -> list[Tensor]:
 
 
 class PropagationMethod(Method):
-    r"""Logistic regression, or a scorer of pairs, on :math:`\hat A^k X` for k = 1, 2, 3 or 0 to 2.
+    r"""Attributes smoothed over the links, under the same heads as every embedding; no training.
 
-    Wu and others, "Simplifying Graph Convolutional Networks", ICML 2019, without their tuning on a
-    validation set: which k is chosen inside the training side (ties to the first listed), for nodes
-    by cross-validated accuracy, for links by AUC on hidden training links that the smoothing has
-    not seen either. For nodes that is fair because no label goes into the smoothing.
+    :math:`\hat A^k X` for k = 1, 2 or 3, or for k = 0, 1 and 2 side by side: Wu and others,
+    "Simplifying Graph Convolutional Networks", ICML 2019, without their tuning on a validation set.
+    Which of them is chosen inside the training side (ties to the first listed), for nodes by
+    cross-validated accuracy, for links by AUC on hidden training links that the smoothing has not
+    seen either. For nodes that is fair because no label goes into the smoothing.
     """
 
     name: ClassVar[str] = "propagation"

@@ -71,7 +71,8 @@ def train_supervised(
             optimiser.step()
             losses.append(loss.detach())
             on_epoch(1)
-    return embed(network, x, edge_index), tuple(torch.stack(losses).tolist())
+        output = embed(network, x, edge_index)
+    return output, tuple(torch.stack(losses).tolist())
 
 
 class Supervised(Method):

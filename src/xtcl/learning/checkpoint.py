@@ -83,7 +83,7 @@ def _checksum(tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         value = tensors[name]
         total = zlib.crc32(f"{name} {value.dtype} {tuple(value.shape)}".encode(), total)
-        total = zlib.crc32(value.cpu().reshape(-1).view(torch.uint8).numpy(), total)
+        total = zlib.crc32(value.cpu().reshape(-1).view(torch.uint8).numpy().data, total)
     return str(total)
 
 

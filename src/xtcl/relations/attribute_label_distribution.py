@@ -28,9 +28,9 @@ class AttributeLabelDistribution(Relation):
     A node is never its own neighbour in S. Y is one-hot for training nodes and zero elsewhere.
 
     Range: [0, 1]. Symmetric.
-    Cost: one pass over the attribute distribution, O(V^2 D), shared by all folds; it keeps the pairs
-    above with a labelled node, O((1 - q) V L) memory for L labels and more only where similarities
-    tie at the threshold; then O(b V C) for b rows.
+    Cost: one pass over the attribute distribution, O(V^2 D), shared by all folds; it keeps the
+    pairs above with a labelled node, O((1 - q) V L) memory for L labels and more only where
+    similarities tie at the threshold; then O(b V C) for b rows.
     Isolated node, or one with no labelled node above its threshold: 0 to every other node.
     Citation: Lin and Neville, "Improving Node Representation by Boosting Task-Aware Contrastive
     Loss", 2024, Appendix B.
@@ -62,8 +62,9 @@ class AttributeLabelDistribution(Relation):
         """Similarity of all nodes to `labelled` ones where it is above, a sparse matrix [V, L]."""
         similarity = AttributeDistribution(self.hops).on(view)
         kept = torch.from_numpy(labelled).to(view.device)
+        everyone = torch.arange(view.num_nodes, device=view.device)
         data, columns, lengths = [], [], []
-        for nodes in torch.arange(view.num_nodes, device=view.device).split(similarity.tile):
+        for nodes in torch.split(everyone, similarity.tile):
             rows = similarity(nodes)
             above = levels(rows, nodes, [self.quantile])[:, kept] > 0
             lengths.append(above.sum(dim=1).cpu().numpy())

@@ -19,7 +19,7 @@ def normalised_adjacency(adjacency: sp.csr_array) -> sp.csr_array:
     with_loops = sp.csr_array(adjacency + sp.eye_array(adjacency.shape[0], dtype=np.float32))
     scale = 1.0 / np.sqrt(np.asarray(with_loops.sum(axis=1), dtype=np.float64))
     scaled = sp.diags_array(scale) @ with_loops @ sp.diags_array(scale)
-    return sp.csr_array(scaled, dtype=np.float32)
+    return sp.csr_array(scaled).astype(np.float32)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class PatternRows:
 
     def blocks(self, nodes: Tensor, height: int) -> Iterator[Tensor]:
         """`nodes` in blocks of `height` rows, on the device."""
-        return iter(nodes.to(self.device).split(height))
+        return iter(torch.split(nodes.to(self.device), height))
 
 
 def usable(

@@ -66,19 +66,21 @@ def register_relation(
     if name in _known:
         raise UsageError(f"There is a relation '{name}' already; choose another name.")
     if isinstance(prepare, type):
-        if prepare.name != name:
-            raise UsageError(f"The class calls itself '{prepare.name}', not '{name}'.")
-        _known[name] = prepare
+        kind: type[Relation] = prepare
+        if kind.name != name:
+            raise UsageError(f"The class calls itself '{kind.name}', not '{name}'.")
+        _known[name] = kind
         return
+    function = prepare
 
     @dataclass(frozen=True)
     class Own(Relation):
         def prepare(self, view: TrainingView) -> Rows:
-            return prepare(view)
+            return function(view)
 
     own: type[Relation] = Own
     own.name, own.title, own.reads = name, title or name, frozenset(reads)
-    own.__doc__ = prepare.__doc__
+    own.__doc__ = function.__doc__
     _known[name] = own
 
 

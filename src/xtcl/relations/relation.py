@@ -55,7 +55,9 @@ class SimilarityRows:
 
     def __call__(self, nodes: Tensor) -> Tensor:
         """Similarities [b, V] of `nodes` to all nodes."""
-        return torch.cat([self._tile(part) for part in nodes.to(self.device).split(self.tile)])
+        return torch.cat(
+            [self._tile(part) for part in torch.split(nodes.to(self.device), self.tile)]
+        )
 
     def _tile(self, nodes: Tensor) -> Tensor:
         missing = self.tile - len(nodes)

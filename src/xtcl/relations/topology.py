@@ -16,9 +16,8 @@ from xtcl.relations.view import LINKS, TrainingView
 
 def mutual_information(degree_u: Tensor, degree_v: Tensor, shared: Tensor, count: int) -> Tensor:
     """I(S_u; S_v) in nats of two 0/1 vectors with given sums and overlap, in double precision."""
-    p_u, p_v = degree_u / count, degree_v / count
-    p_u, p_v, both = torch.broadcast_tensors(p_u, p_v, shared / count)
-    total = torch.zeros_like(both)
+    p_u, p_v, both = degree_u / count, degree_v / count, shared / count
+    total = torch.zeros_like(p_u + p_v + both)
     for joint, left, right in (
         (both, p_u, p_v),
         (p_u - both, p_u, 1 - p_v),

@@ -1,0 +1,88 @@
+"""`xtcl evaluate`: one JSON object as agreed, or a line for people."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_runs import small_graph
+from typer.testing import CliRunner, Result
+
+from xtcl.cli.main import app
+from xtcl.graph.graph import Graph
+
+KEYS = ["dataset", "task", "method", "metric", "mean", "stderr", "runs", "seeds", "seconds"]
+
+
+@pytest.fixture(scope="module")
+def graph_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("graphs") / "small.npz"
+    small_graph().save(path)
+    return path
+
+
+def evaluate(graph: Path | str, *options: str) -> Result:
+    arguments = ["evaluate", str(graph), "--device", "cpu", *options]
+    return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("task", "method", "metric"),
+    [("nodes", "xtcl-gcn", "accuracy"), ("links", "xtcl-gat", "auc"), ("links", "logistic", "auc")],
+)
+def test_the_agreed_object(graph_file: Path, task: str, method: str, metric: str) -> None:
+    options = ["--task", task, "--method", method, "--splits", "2", "--seed", "5", "--json"]
+    result = evaluate(graph_file, *options)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""  # bars need a terminal
+    told = json.loads(result.stdout)
+    assert list(told) == KEYS
+    assert result.stdout.count("\n") == 1
+    assert (told["dataset"], told["task"]) == (small_graph().name, task)
+    assert (told["method"], told["metric"], told["seeds"]) == (method, metric, [5, 6])
+    runs = told["runs"]
+    assert len(runs) == len(told["seconds"]) == 2
+    assert all(1 < figure <= 100 for figure in runs)  # percent, not fractions
+    assert told["mean"] == pytest.approx(np.mean(runs), abs=1e-4)
+    assert told["stderr"] == pytest.approx(abs(runs[0] - runs[1]) / 2, abs=1e-4)
+
+
+def test_defaults_are_five_splits_from_seed_0(graph_file: Path) -> None:
+    told = json.loads(evaluate(graph_file, "--method", "logistic", "--json").stdout)
+    assert told["seeds"] == [0, 1, 2, 3, 4]
+    assert (told["task"], told["method"]) == ("nodes", "logistic")
+    again = json.loads(evaluate(graph_file, "--method", "LOGISTIC", "--json").stdout)
+    assert again["runs"] == told["runs"]
+
+
+@pytest.mark.parametrize("name", ["plain", "[/bold]", "[red]x"])
+def test_a_line_for_people(tmp_path: Path, name: str) -> None:
+    graph = small_graph()
+    Graph.from_arrays(graph.attributes, graph.edges, graph.labels, name=name).save(
+        tmp_path / "graph.npz"
+    )
+    result = evaluate(tmp_path / "graph.npz", "--method", "logistic", "--splits", "2")
+    assert result.exit_code == 0
+    assert f"logistic on {name}, nodes: accuracy" in result.stdout
+    assert "over 2 split(s)" in result.stdout
+    assert "runs: " in result.stdout
+    assert result.stderr == ""
+
+
+def test_the_packaged_data_set_by_name_in_any_case() -> None:
+    told = json.loads(evaluate("Cora", "--method", "logistic", "--splits", "1", "--json").stdout)
+    assert told["dataset"] == "cora"
+    assert told["mean"] > 60
+
+
+def test_an_interrupt_is_130(graph_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("xtcl.experiments.evaluate.evaluate", interrupted)
+    result = evaluate(graph_file)
+    assert result.exit_code == 130
+    assert result.stdout == ""
+    assert "Interrupted." in result.stderr

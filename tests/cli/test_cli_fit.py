@@ -1,0 +1,207 @@
+"""`xtcl fit`: what it writes, what it prints and where, and that it never overwrites a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_runs import TRAINING, Interrupter, Recorder, files_of, small_graph
+from typer.testing import CliRunner, Result
+
+from xtcl.cli.bars import Bars
+from xtcl.cli.main import app
+from xtcl.estimator import XTCL
+from xtcl.graph.graph import Graph
+from xtcl.graph.link_split import LinkSplit
+from xtcl.graph.node_split import NodeSplit
+
+
+@pytest.fixture(scope="module")
+def graph_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("graphs") / "small.npz"
+    small_graph().save(path)
+    return path
+
+
+def fit(graph: Path | str, out: Path, *options: str) -> Result:
+    arguments = ["fit", str(graph), "--out", str(out), "--device", "cpu", *options]
+    return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def comparable(folder: Path) -> dict[str, Any]:
+    """Every file, `metrics.json` without the seconds."""
+    files: dict[str, Any] = dict(files_of(folder))
+    metrics = json.loads(files["metrics.json"])
+    assert metrics.pop("seconds") > 0
+    return files | {"metrics.json": metrics}
+
+
+def test_nodes(graph_file: Path, tmp_path: Path) -> None:
+    result = fit(graph_file, tmp_path / "run", "--json", "--seed", "3")
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert set(told) == {
+        "dataset",
+        "task",
+        "method",
+        "metric",
+        "seed",
+        "test",
+        "compared",
+        "epochs",
+        "seconds",
+        "out",
+    }
+    stored = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert told == stored | {"out": str(tmp_path / "run")}
+    assert (told["method"], told["metric"], told["seed"]) == ("xtcl-gcn", "accuracy", 3)
+    assert told["compared"] == {"xtcl-gcn": 100 * told["test"]["accuracy"]}
+    graph = small_graph()
+    split = NodeSplit.from_json(json.loads((tmp_path / "run" / "split.json").read_text()))
+    loaded = XTCL.load(tmp_path / "run")
+    assert loaded.score(split, graph) == told["test"]["accuracy"]
+    ours = XTCL(random_state=3, device="cpu").fit(graph, split)
+    np.testing.assert_array_equal(loaded.embedding_, ours.embedding_)
+    assert not (tmp_path / "run" / "checkpoint").exists()
+
+
+def test_links_for_people_to_read(graph_file: Path, tmp_path: Path) -> None:
+    options = ["--task", "links", "--encoder", "gat", "--sampler", "paper"]
+    result = fit(graph_file, tmp_path / "run", *options)
+    assert result.exit_code == 0, result.stderr
+    assert "test auc (%)" in result.stdout
+    assert "xtcl-gat" in result.stdout
+    assert "PageRank" in result.stdout
+    assert f"Run written to {tmp_path / 'run'}" in result.stdout
+    assert "Relation label-distribution was left out: it reads labels." in result.stderr
+    assert "left out" not in result.stdout
+    split = LinkSplit.from_json(json.loads((tmp_path / "run" / "split.json").read_text()))
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    loaded = XTCL.load(tmp_path / "run")
+    assert loaded.recipe_.crossfit == 0
+    assert loaded.score(split) == metrics["test"]["auc"]
+
+
+def test_the_same_seed_gives_the_same_bytes(graph_file: Path, tmp_path: Path) -> None:
+    for name, seed in (("a", "0"), ("b", "0"), ("c", "1")):
+        assert fit(graph_file, tmp_path / name, "--seed", seed).exit_code == 0
+    a, b, c = (comparable(tmp_path / name) for name in "abc")
+    assert a == b
+    assert a["embeddings.parquet"] != c["embeddings.parquet"]
+
+
+def test_memory_changes_nothing_but_its_own_entry(graph_file: Path, tmp_path: Path) -> None:
+    fit(graph_file, tmp_path / "a")
+    fit(graph_file, tmp_path / "b", "--memory", "2GB")
+    a, b = comparable(tmp_path / "a"), comparable(tmp_path / "b")
+    assert {name for name in a if a[name] != b[name]} == {"model/model.json"}
+
+
+def test_compare_scores_others_on_the_same_split(graph_file: Path, tmp_path: Path) -> None:
+    result = fit(graph_file, tmp_path / "run", "--compare", "logistic, gcn,", "--json")
+    assert result.exit_code == 0, result.stderr
+    compared = json.loads(result.stdout)["compared"]
+    assert list(compared) == ["xtcl-gcn", "logistic", "gcn"]
+    assert all(0 <= figure <= 100 for figure in compared.values())
+    from xtcl.baselines.registry import make_method
+    from xtcl.experiments.evaluate import evaluate
+
+    alone = evaluate(small_graph(), "nodes", make_method("logistic"), splits=1, seed=0)
+    assert compared["logistic"] == pytest.approx(alone.mean, abs=1e-3)
+
+
+def test_a_finished_run_is_not_overwritten(graph_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    first = fit(graph_file, out, "--json")
+    before = files_of(out)
+    again = fit(graph_file, out, "--json", "--seed", "5")
+    assert again.exit_code == 2
+    assert again.stdout == ""
+    assert "holds a finished run; choose another --out" in again.stderr
+    assert files_of(out) == before
+    resumed = fit(graph_file, out, "--json", "--resume")
+    assert resumed.exit_code == 0
+    assert json.loads(resumed.stdout) == json.loads(first.stdout)
+    assert "is finished already" in " ".join(resumed.stderr.split())
+    shown = fit(graph_file, out, "--resume")
+    assert "xtcl-gcn" in shown.stdout
+    assert files_of(out) == before
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", "null", "{", '{"metric": "auc"}', "\x00"])
+def test_a_damaged_finished_run_is_named(graph_file: Path, tmp_path: Path, content: str) -> None:
+    (tmp_path / "metrics.json").write_text(content)
+    result = fit(graph_file, tmp_path, "--resume")
+    assert result.exit_code == 3
+    assert "metrics.json" in result.stderr
+    assert result.stderr.startswith("Error: ")
+
+
+def interrupt(
+    monkeypatch: pytest.MonkeyPatch, moment: tuple[str, int, int] | None, heard: Recorder | None
+) -> None:
+    """Let the next fit report to an interrupter, or to a recorder."""
+    told = Interrupter(*moment) if moment else heard
+    assert told is not None
+    monkeypatch.setattr(Bars, "stage", lambda _, name, steps: told.stage(name, steps))
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_an_interrupted_fit_goes_on(
+    task: str, graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["--task", task]
+    assert fit(graph_file, tmp_path / "whole", *options).exit_code == 0
+    out = tmp_path / "run"
+    interrupt(monkeypatch, (TRAINING, 1, 10), None)
+    stopped = fit(graph_file, out, *options)
+    assert stopped.exit_code == 130
+    assert stopped.stdout == ""
+    assert "the same command with --resume goes on from here" in stopped.stderr
+    assert not (out / "metrics.json").exists()
+    heard = Recorder()
+    interrupt(monkeypatch, None, heard)
+    resumed = fit(graph_file, out, *options, "--resume")
+    assert resumed.exit_code == 0, resumed.stderr
+    assert heard.names[0] == TRAINING
+    assert comparable(out) == comparable(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("options", [[], ["--resume", "--seed", "1"]])
+def test_without_resume_or_for_another_fit_all_begins_anew(
+    options: list[str], graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = options[1:]
+    assert fit(graph_file, tmp_path / "whole", *seed).exit_code == 0
+    interrupt(monkeypatch, (TRAINING, 1, 10), None)
+    assert fit(graph_file, tmp_path / "run").exit_code == 130
+    heard = Recorder()
+    interrupt(monkeypatch, None, heard)
+    assert fit(graph_file, tmp_path / "run", *options).exit_code == 0
+    assert len(heard.names) == 3
+    assert comparable(tmp_path / "run") == comparable(tmp_path / "whole")
+
+
+def test_repairs_are_told_on_standard_error(tmp_path: Path) -> None:
+    graph = small_graph()
+    doubled = np.concatenate([graph.edges, graph.edges[:, :5], [[3], [3]]], axis=1)
+    Graph.from_arrays(graph.attributes, doubled, graph.labels).save(tmp_path / "graph.npz")
+    result = fit(tmp_path / "graph.npz", tmp_path / "run", "--json")
+    assert result.exit_code == 0
+    json.loads(result.stdout)
+    assert result.stderr.strip()
+
+
+@pytest.mark.parametrize("name", ["[bold]", "a[", "x[/y]", "[red]z[/red]"])
+def test_names_with_brackets_are_shown_as_they_are(name: str, tmp_path: Path) -> None:
+    graph = small_graph()
+    odd = Graph.from_arrays(graph.attributes, graph.edges, graph.labels, name=name)
+    odd.save(tmp_path / "graph.npz")
+    out = tmp_path / name
+    result = fit(tmp_path / "graph.npz", out)
+    assert result.exit_code == 0, result.stderr
+    assert f"Run written to {out} " in result.stdout
+    assert fit(tmp_path / "graph.npz", out, "--resume").exit_code == 0

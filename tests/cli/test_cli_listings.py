@@ -1,0 +1,111 @@
+"""Help, and the commands that list what there is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import xtcl
+from xtcl.baselines.registry import METHODS
+from xtcl.cli.main import app
+from xtcl.graph.datasets.registry import DATASETS
+from xtcl.relations.registry import relation_names
+
+COMMANDS = ["fit", "evaluate", "datasets", "relations", "methods", "doctor"]
+
+
+def output(*arguments: str) -> str:
+    result = CliRunner().invoke(
+        app, list(arguments), catch_exceptions=False, env={"COLUMNS": "200", "XTCL_DATA": ""}
+    )
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    return result.stdout
+
+
+def read_json(*arguments: str) -> Any:
+    return json.loads(output(*arguments, "--json"))
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_an_example(command: str, flag: str) -> None:
+    text = output(command, flag)
+    assert "Usage:" in text
+    assert f"Example: xtcl {command}" in text
+
+
+def test_the_commands_are_listed_and_none_is_forgotten() -> None:
+    text = output("--help")
+    for command in COMMANDS:
+        assert command in text
+    assert {c.name or c.callback.__name__ for c in app.registered_commands if c.callback} == set(
+        COMMANDS
+    )
+
+
+def test_version() -> None:
+    assert output("--version").strip() == xtcl.__version__
+
+
+def test_datasets() -> None:
+    found = read_json("datasets")
+    assert [entry["name"] for entry in found] == list(DATASETS)
+    cora = found[0]
+    assert cora == {
+        "name": "cora",
+        "source": "package",
+        "nodes": 2708,
+        "edges": 5278,
+        "classes": 7,
+        "attributes": 1433,
+        "available": True,
+    }
+    text = output("datasets")
+    assert "2,708" in text
+    assert all(name in text for name in DATASETS)
+
+
+def test_relations() -> None:
+    found = read_json("relations")
+    assert [entry["name"] for entry in found] == list(relation_names())
+    assert all(set(entry) == {"name", "title", "reads", "parameters"} for entry in found)
+    by_name = {entry["name"]: entry for entry in found}
+    assert by_name["pagerank"]["parameters"] == {"alpha": 0.85}
+    assert by_name["link"]["reads"] == ["links"]
+    text = output("relations")
+    assert all(name in text for name in relation_names())
+
+
+def test_methods() -> None:
+    found = read_json("methods")
+    assert [entry["name"] for entry in found] == list(METHODS)
+    assert all(set(entry["tasks"]) <= {"nodes", "links"} for entry in found)
+    text = output("methods")
+    assert all(name in text for name in METHODS)
+
+
+def test_doctor() -> None:
+    found = read_json("doctor")
+    assert set(found) == {"versions", "optional", "devices", "data"}
+    assert found["versions"]["xtcl"] == xtcl.__version__
+    assert not any(value.startswith("missing") for value in found["versions"].values())
+    assert "cora" in found["data"]["data sets here"]
+    text = output("doctor")
+    assert "torch" in text
+    assert "cpu cores" in text
+
+
+def test_doctor_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.metadata
+
+    def version(name: str) -> str:
+        if name == "pyarrow":
+            raise importlib.metadata.PackageNotFoundError
+        return "1.0"
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    assert read_json("doctor")["versions"]["pyarrow"] == "missing: pip install pyarrow"

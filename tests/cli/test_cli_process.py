@@ -1,0 +1,82 @@
+"""The command as a process of its own: streams, exit codes and signals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from small_runs import python, small_graph
+from typer.testing import CliRunner
+
+from xtcl.cli.main import app
+from xtcl.estimator import XTCL
+
+# The signal is a real one; only the moment at which it comes is arranged.
+INTERRUPTED = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+from contextlib import contextmanager
+from xtcl.cli.bars import Bars
+
+@contextmanager
+def stage(self, name, steps):
+    def advance(done):
+        if name == "training":
+            os.kill(os.getpid(), signal.SIGINT)
+    yield advance
+
+Bars.stage = stage
+sys.argv = ["xtcl", *{arguments!r}]
+from xtcl.cli.main import main
+main()
+"""
+
+
+@pytest.fixture
+def graph_file(tmp_path: Path) -> Path:
+    small_graph().save(tmp_path / "graph.npz")
+    return tmp_path / "graph.npz"
+
+
+def test_results_go_to_standard_output_and_nothing_else_does(
+    graph_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    arguments = ["fit", str(graph_file), "--task", "links", "--json", "--device", "cpu"]
+    done = python("-m", "xtcl", *arguments, "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["out"] == str(out)
+    assert "left out" in done.stderr
+    loaded = XTCL.load(out)
+    # The same fit in this process gives the same bytes.
+    here = tmp_path / "here"
+    CliRunner().invoke(app, [*arguments, "--out", str(here)], catch_exceptions=False)
+    for name in ("embeddings.parquet", "relation_weights.png", "model/head.safetensors"):
+        assert (here / name).read_bytes() == (out / name).read_bytes()
+    assert loaded.embedding_.shape[0] == 80
+
+
+def test_a_signal_is_130_and_the_fit_can_go_on(graph_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    arguments = ["fit", str(graph_file), "--device", "cpu", "--out", str(out)]
+    tests = str(Path(__file__).parents[1])
+    done = python("-c", INTERRUPTED.format(tests=tests, arguments=arguments))
+    assert done.returncode == 130, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert "--resume" in done.stderr
+    assert list((out / "checkpoint").rglob("positives.safetensors"))
+    result = CliRunner().invoke(app, [*arguments, "--resume"], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert (out / "metrics.json").exists()
+
+
+def test_rubbish_is_a_sentence_and_not_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "rubbish.npz").write_bytes(bytes(range(256)) * 20)
+    done = python("-m", "xtcl", "evaluate", str(tmp_path / "rubbish.npz"))
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert done.stderr.startswith("Error: ")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,114 @@
+"""Alike is whatever a function says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from xtcl.errors import DataError, UsageError
+from xtcl.graph.datasets import block_model
+from xtcl.relations.view import TrainingView
+from xtcl.tasks.node_classification import NodeClassification
+from xtcl.tasks.own_task import OwnTask
+from xtcl.tasks.recipe import Recipe
+from xtcl.tasks.registry import TASKS, make_task
+from xtcl.tasks.training_side import TrainingSide
+
+GRAPH = block_model(60, num_classes=3)
+
+
+def view_of(labelled: int = 30) -> TrainingView:
+    return TrainingView.of(GRAPH, np.arange(labelled))
+
+
+def near(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Numbers that differ by less than five."""
+    return np.asarray(np.abs(u[:, None] - v) < 5)
+
+
+def judged(task: OwnTask, folds: int) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+    """The ordered pairs that count, and those of them that are alike, over all folds."""
+    counted, alike = set(), set()
+    for fold in task.folds(view_of(), folds, np.random.default_rng(0)):
+        same, counts = fold.judge(fold.queries)
+        for i, u in enumerate(fold.queries.tolist()):
+            for j, v in enumerate(fold.candidates.tolist()):
+                if counts[i, j]:
+                    counted.add((u, v))
+                    if same[i, j]:
+                        alike.add((u, v))
+    return counted, alike
+
+
+def test_literally_all_known_pairs_are_judged_by_the_function() -> None:
+    known = [3, 4, 9, 20, 41]
+    counted, alike = judged(OwnTask(near, np.array(known)), folds=0)
+    assert counted == {(u, v) for u in known for v in known if u != v}
+    assert alike == {(u, v) for u, v in counted if abs(u - v) < 5}
+
+
+def test_cross_fitting_judges_pairs_inside_a_fold_and_hides_their_labels() -> None:
+    task = OwnTask(near, np.arange(20))
+    folds = task.folds(view_of(), 4, np.random.default_rng(0))
+    assert sorted(np.concatenate([fold.queries for fold in folds]).tolist()) == list(range(20))
+    for fold in folds:
+        assert (fold.view.labels[fold.queries] == -1).all()
+        shown = np.setdiff1d(np.arange(30), fold.queries)
+        assert GRAPH.labels is not None
+        np.testing.assert_array_equal(fold.view.labels[shown], GRAPH.labels[shown])
+
+
+def test_a_function_of_classes_is_node_classification() -> None:
+    assert GRAPH.labels is not None
+    labels = GRAPH.labels
+    own = OwnTask(lambda u, v: labels[u][:, None] == labels[v], np.arange(30))
+    theirs = NodeClassification().folds(view_of(), 5, np.random.default_rng(3))
+    for mine, other in zip(own.folds(view_of(), 5, np.random.default_rng(3)), theirs, strict=True):
+        np.testing.assert_array_equal(mine.queries, other.queries)
+        for one, two in zip(mine.judge(mine.queries), other.judge(other.queries), strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+def test_known_nodes_are_a_set() -> None:
+    assert OwnTask(near, np.array([5, 3, 5])).known.tolist() == [3, 5]
+
+
+@pytest.mark.parametrize(("known", "named"), [([0, 60], 60), ([-1, 2], -1)])
+def test_known_nodes_outside_the_graph_are_named(known: list[int], named: int) -> None:
+    with pytest.raises(UsageError, match=f"names node {named}, but the graph has nodes 0 to 59"):
+        OwnTask(near, np.array(known)).folds(view_of(), 5, np.random.default_rng(0))
+
+
+def test_too_few_known_nodes_are_refused() -> None:
+    with pytest.raises(DataError, match="two labelled training nodes and got 1"):
+        OwnTask(near, np.array([3])).folds(view_of(), 5, np.random.default_rng(0))
+
+
+def test_there_is_no_head_and_no_answer() -> None:
+    task = OwnTask(near, np.arange(9))
+    side = TrainingSide(GRAPH)
+    assert task.fit_head(side, np.zeros((60, 2)), lambda graph: np.zeros((60, 2)), 0) is None
+    with pytest.raises(UsageError, match="has no head, so there is nothing to predict or score"):
+        task.answer(None, np.zeros((60, 2)), 3)
+
+
+def test_tasks_by_name() -> None:
+    assert set(TASKS) == {"nodes", "links"}
+    for name, kind in TASKS.items():
+        made = make_task(name)
+        assert type(made) is kind
+        assert made.name == name
+    own = OwnTask(near, np.arange(9))
+    assert make_task(own) is own
+    with pytest.raises(UsageError, match=r"There is no task 'own'. Known: nodes, links; or give"):
+        make_task("own")
+
+
+def test_the_literal_recipe_is_the_paper_s() -> None:
+    recipe = Recipe(positives=7, encoder_options={"width": 3}).literal()
+    assert recipe.crossfit == 0
+    assert recipe.sampler.base_score == 0.0
+    assert recipe.sampler.sweeps == 1
+    assert (recipe.training.similarity, recipe.training.temperature) == ("inner", 1.0)
+    assert recipe.positives == 7
+    assert recipe.encoder_options == {"width": 3}
