@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from xtcl.errors import DataError, UsageError
 from xtcl.tasks import pair_features
-from xtcl.tasks.link_head import KINDS, LinkHead, choose_link_scorer, fit_link_head
+from xtcl.tasks.link_head import KINDS, LinkHead, fit_link_head
 from xtcl.tasks.metrics import auc
 
 Floats = NDArray[np.float64]
@@ -102,26 +102,6 @@ def test_validation_links_choose_the_strength() -> None:
     assert found.strength_ == strengths[int(np.argmax(aucs))]
 
 
-def test_the_scorer_with_the_best_validation_auc_is_chosen() -> None:
-    z, train, valid = communities()
-    kind, aucs = choose_link_scorer(z, *train, *valid)
-    assert kind == "hadamard"  # half of the columns are noise, which only weights can leave out
-    assert list(aucs) == list(KINDS)
-    for name, value in aucs.items():
-        head = fit_link_head(name, z, *train, validation=valid)
-        assert value == auc(head.score(z, valid[0]), head.score(z, valid[1]))
-    assert max(aucs.values()) == aucs["hadamard"]
-
-
-def test_ties_go_to_the_scorer_listed_first() -> None:
-    _, train, valid = communities()
-    zero = np.zeros((60, 4))
-    assert choose_link_scorer(zero, *train, *valid)[0] == "cosine"
-    assert choose_link_scorer(zero, *train, *valid, kinds=("hadamard", "inner"))[0] == "hadamard"
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("value", [0.0, 0.3])
 def test_an_embedding_that_says_nothing_gives_the_share_of_links(kind: str, value: float) -> None:
     _, (links, others), _ = communities()
     z = np.full((60, 3), value)
@@ -180,10 +160,8 @@ def test_bad_data_are_named() -> None:
 
 
 def test_bad_parameters_are_named() -> None:
-    z, train, valid = communities()
+    z, train, _ = communities()
     with pytest.raises(UsageError, match="no link scorer named 'dot'; use one of cosine, inner"):
         fit_link_head("dot", z, *train)
     with pytest.raises(UsageError, match="max_pairs leaves 0 non-links"):
         fit_link_head("cosine", z, *train, max_pairs=1)
-    with pytest.raises(UsageError, match="No link scorer to choose from"):
-        choose_link_scorer(z, *train, *valid, kinds=())

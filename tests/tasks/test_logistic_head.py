@@ -160,7 +160,7 @@ def test_another_seed_deals_other_folds() -> None:
     assert (first != other).any()
 
 
-def test_equal_strengths_go_to_the_stronger_penalty() -> None:
+def test_strengths_that_are_equally_good_go_to_the_stronger_penalty() -> None:
     _, labels = clusters(30, 2, 3)
     head = fit_logistic(np.zeros((30, 4)), labels)
     assert head.strength_ == min(STRENGTHS)
@@ -203,7 +203,7 @@ def test_small_classes_neither_fail_nor_warn() -> None:
 
 def test_with_nothing_to_hold_out_the_usual_strength_is_taken() -> None:
     head = fit_logistic(np.eye(3), np.array([0, 1, 2]))
-    assert head.strength_ == 1.78
+    assert head.strength_ == 3.0
     assert np.isnan(head.cv_accuracy_)
     assert head.predict(np.eye(3)).tolist() == [0, 1, 2]
 
@@ -302,3 +302,11 @@ def test_a_fit_that_does_not_converge_is_an_error(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(logistic_solver, "NEWTON_STEPS", 1)
     with pytest.raises(DataError, match=r"at C = 100 did not converge"):
         list(logistic_path(rows, labels, strengths=[100.0]))
+
+
+def test_ties_in_accuracy_go_to_the_higher_likelihood() -> None:
+    # Two clusters far apart: every strength is right everywhere, weaker penalties are surer.
+    rows = np.repeat([[1.0, 0.0], [-1.0, 0.0]], 10, axis=0)
+    head = fit_logistic(rows, np.repeat([0, 1], 10), strengths=(0.1, 1.0, 10.0))
+    assert head.cv_accuracy_ == 1.0
+    assert head.strength_ == 10.0

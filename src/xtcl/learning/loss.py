@@ -57,13 +57,14 @@ def contrastive_loss(
     if similarity == "cosine":
         z = unit_rows(z)
     nodes = torch.arange(len(z), device=z.device) if anchors is None else anchors
-    query = z[nodes] / temperature
+    query = (z if anchors is None else F.embedding(anchors, z)) / temperature
     filled = positives >= 0
-    attraction = torch.einsum("nh,nbh->nb", query, z[positives.clamp_min(0)])
+    # An embedding look-up, because its gradient is summed faster than that of z[...].
+    attraction = torch.einsum("nh,nbh->nb", query, F.embedding(positives.clamp_min(0), z))
     if negatives.dim() == 1:
-        repulsion = query @ z[negatives].T
+        repulsion = query @ F.embedding(negatives, z).T
     else:
-        repulsion = torch.einsum("nh,nkh->nk", query, z[negatives])
+        repulsion = torch.einsum("nh,nkh->nk", query, F.embedding(negatives, z))
     repulsion = repulsion.masked_fill(negatives == nodes[:, None], -torch.inf)
     terms = F.softplus(torch.logsumexp(repulsion, dim=1, keepdim=True) - attraction)
     share = filled.to(z.dtype) if weights is None else weights * filled

@@ -65,22 +65,27 @@ def find_positives(
     *,
     seed: int,
     height: int,
-    tie_break: SimilarityRows | None = None,
+    tie_break: SimilarityRows | int | None = None,
     exclude: sp.csr_array | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Positives:
-    """The `number` best candidates of every node, `height` nodes at a time."""
+    """The `number` best candidates of every node, `height` nodes at a time.
+
+    `tie_break` are the rows of a relation, or the place of one that `rows` compute anyway.
+    """
     shuffle = Shuffle(rows.num_nodes, seed, rows.device)
     weights = torch.tensor(stumps.weights, dtype=torch.float32, device=rows.device)
     found, scores = [], []
     for nodes in rows.blocks(all_nodes(rows.num_nodes), height):
-        score = block_scores(rows, weights, stumps.base, nodes)
+        place = tie_break if isinstance(tie_break, int) else None
+        score, kept = block_scores(rows, weights, stumps.base, nodes, keep=place)
+        similarity = kept if not isinstance(tie_break, SimilarityRows) else tie_break(nodes)
         if exclude is not None:
             score[torch.from_numpy(exclude[nodes.cpu().numpy()].toarray() > 0)] = -torch.inf
         tie = shuffle(nodes)
-        if tie_break is not None:
+        if similarity is not None:
             # The shuffle decides between similarities that differ by less than 2^-26.
-            tie = tie_break(nodes).double() + tie * 2.0**-26
+            tie = similarity.double() + tie * 2.0**-26
         best = _best(score, tie, min(number, rows.num_nodes - 1))
         found.append(best[0].cpu().numpy())
         scores.append(best[1].cpu().numpy())
@@ -93,14 +98,22 @@ def find_positives(
     )
 
 
-def block_scores(rows: PatternRows, weights: Tensor, base: float, nodes: Tensor) -> Tensor:
-    """y_hat of all pairs of a block, [b, V]; -inf for pairs that are above for no relation."""
+def block_scores(
+    rows: PatternRows, weights: Tensor, base: float, nodes: Tensor, keep: int | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """y_hat of all pairs of a block, [b, V]; -inf for pairs that are above for no relation.
+
+    Also the similarities of the relation at the place `keep`.
+    """
+    kept = None
     score = torch.full((len(nodes), rows.num_nodes), base, device=rows.device)
     above = torch.zeros(score.shape, dtype=torch.uint8, device=rows.device)
-    for relation, (_, level) in enumerate(rows(nodes)):
+    for relation, (similarities, level) in enumerate(rows(nodes)):
         score += weights[relation][level.int()]
         above |= level
-    return score.masked_fill_(above == 0, -torch.inf)
+        if relation == keep:
+            kept = similarities
+    return score.masked_fill_(above == 0, -torch.inf), kept
 
 
 def _best(score: Tensor, tie: Tensor, number: int) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ import torch
 from xtcl.errors import DataError, NotFittedError, UsageError
 from xtcl.relations.pattern_rows import PatternRows, block_height, usable
 from xtcl.relations.registry import make_relation, resolve_relations
-from xtcl.relations.relation import Relation
+from xtcl.relations.relation import Relation, SimilarityRows
 from xtcl.relations.thresholds import PAPER_QUANTILES, check_quantiles, thresholds
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.fold import Fold
@@ -222,20 +222,25 @@ class XGSampler:
         """
         if number < 1:
             raise UsageError(f"The number of positives must be at least 1, not {number}.")
-        rows = self._fitted_rows()
-        breaker = self.settings.tie_break
-        relation = make_relation(breaker) if breaker else None
-        can_break = relation is not None and relation.reads <= self.view_.evidence
         return find_positives(
-            rows,
+            self._fitted_rows(),
             self.stumps_,
             number,
             seed=self.seed,
             height=self._height(self.view_),
-            tie_break=relation.on(self.view_) if relation and can_break else None,
+            tie_break=self._tie_break(),
             exclude=exclude,
             progress=progress,
         )
+
+    def _tie_break(self) -> SimilarityRows | int | None:
+        """The relation that breaks ties: one of our own by its place, or another one's rows."""
+        name = self.settings.tie_break
+        names = [relation.name for relation in self.relations_]
+        if name is None or name in names:
+            return None if name is None else names.index(name)
+        relation = make_relation(name)
+        return relation.on(self.view_) if relation.reads <= self.view_.evidence else None
 
     def explain(self, u: int, v: int) -> PairExplanation:
         """Which relations speak for v as a positive of u, and how loudly."""

@@ -120,37 +120,6 @@ def fit_link_head(
     return max((_collapsed(kind, head) for head in path), key=lambda h: _auc(h, rows, *validation))
 
 
-def choose_link_scorer(
-    z: ArrayLike,
-    train_pos: ArrayLike,
-    train_neg: ArrayLike,
-    valid_pos: ArrayLike,
-    valid_neg: ArrayLike,
-    kinds: Sequence[str] = KINDS,
-    *,
-    strengths: Sequence[float] = STRENGTHS,
-    seed: int = 0,
-) -> tuple[str, dict[str, float]]:
-    """The kind with the best AUC on validation pairs, and each AUC; ties to the one listed first.
-
-    The validation links must have been hidden from whatever made z, or every AUC here is too high.
-    """
-    if not kinds:
-        raise UsageError(f"No link scorer to choose from; name one or more of {', '.join(KINDS)}.")
-    validation = (valid_pos, valid_neg)
-    found = {
-        kind: _auc(
-            fit_link_head(
-                kind, z, train_pos, train_neg, strengths=strengths, seed=seed, validation=validation
-            ),
-            z,
-            *validation,
-        )
-        for kind in kinds
-    }
-    return max(found, key=lambda kind: found[kind]), found
-
-
 def _auc(head: LinkHead, z: ArrayLike, positives: ArrayLike, negatives: ArrayLike) -> float:
     return auc(head.score(z, positives), head.score(z, negatives))
 
