@@ -102,6 +102,8 @@ def test_validation_links_choose_the_strength() -> None:
     assert found.strength_ == strengths[int(np.argmax(aucs))]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", [0.0, 0.3])
 def test_an_embedding_that_says_nothing_gives_the_share_of_links(kind: str, value: float) -> None:
     _, (links, others), _ = communities()
     z = np.full((60, 3), value)

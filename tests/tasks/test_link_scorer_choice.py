@@ -83,6 +83,11 @@ def test_the_best_on_hidden_links_is_chosen(kind: str) -> None:
     assert chosen.kind == kind, figures
 
 
+def test_ties_go_to_the_scorer_listed_first() -> None:
+    links = hide_links(SIDE, 0.3, seed=0)
+    assert choose_scorer(links, np.zeros((GRAPH.num_nodes, 4)), seed=0).kind == KINDS[0]
+
+
 def test_the_chosen_kind_and_strength_are_fitted_on_all_training_links() -> None:
     links = hide_links(SIDE, 0.3, seed=0)
     z = embedding_for("hadamard")
