@@ -1,4 +1,4 @@
-# make demo   XTCL on Cora, from nothing to a scored run, in two minutes
+# make demo   XTCL on Cora, from nothing to a scored run
 # make test   everything that must hold
 # make lint   style and types only
 # make bench  speed and memory, against a peer in the same run

@@ -44,7 +44,7 @@ class Stopwatch(Progress):
 def measure(name: str, task: str, data: str | None) -> None:
     """Fit once and print the stages as one JSON object."""
     from xtcl.baselines.xtcl import XTCLGCN
-    from xtcl.estimator import pick_device
+    from xtcl.device import pick_device
     from xtcl.experiments.evaluate import make_split, score_method
     from xtcl.graph.datasets import load_dataset
 

@@ -25,7 +25,7 @@ from xtcl.graph.datasets import block_model
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.thresholds import levels_above, thresholds
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.patterns import encode, tabulate
+from xtcl.sampling.patterns import encode, margin_table, tabulate
 from xtcl.sampling.stumps import Stumps, fit_stumps, precision, prior_log_odds, training_order
 
 QUANTILES = (0.99,)
@@ -70,9 +70,7 @@ def codes_of(block: torch.Tensor, nodes: torch.Tensor, eta: torch.Tensor) -> tor
 
 def score(values: torch.Tensor, stumps: Stumps, eta: torch.Tensor) -> torch.Tensor:
     """f_u(v) of all pairs, by looking up each pattern's probability."""
-    patterns = np.arange(2 ** len(values))
-    digits = (patterns[:, None] >> np.arange(len(values))) & 1
-    chance = torch.sigmoid(torch.from_numpy(stumps.margins(digits)).float())
+    chance = torch.sigmoid(torch.from_numpy(margin_table(stumps)).float())
     scores = torch.empty(values.shape[1:])
     for nodes in torch.split(torch.arange(values.shape[1]), BLOCK):
         rows = slice(int(nodes[0]), int(nodes[-1]) + 1)

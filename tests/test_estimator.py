@@ -13,8 +13,10 @@ import torch
 from small_runs import small_graph, small_model, small_split
 from torch import Tensor, nn
 
+from xtcl.device import pick_device
 from xtcl.errors import BudgetError, DataError, UsageError
-from xtcl.estimator import XTCL, as_graph, pick_device
+from xtcl.estimator import XTCL
+from xtcl.graph.as_graph import as_graph
 from xtcl.graph.datasets import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit, link_split
@@ -489,3 +491,28 @@ def test_too_few_links_are_named() -> None:
     empty = LinkSplit([[], []], [[], []], [[], []], [[], []], 80, 0)  # type: ignore[arg-type]
     with pytest.raises(DataError):
         small_model("links").fit(small_graph(), empty)
+
+
+def test_what_trained_cannot_be_scored() -> None:
+    graph = small_graph()
+    model = small_model().fit(graph, split_of(graph))
+    with pytest.raises(UsageError, match="test nodes of this split are training nodes"):
+        model.score(node_split(graph, train=0.3, seed=9))
+    links = small_model("links").fit(graph, link_split(graph))
+    with pytest.raises(UsageError, match="test links of this split are training links"):
+        links.score(link_split(graph, seed=9))
+
+
+def test_a_leaky_split_is_refused() -> None:
+    graph = small_graph()
+    split = split_of(graph)
+    leaky = NodeSplit(train=split.train, test=np.append(split.test, split.train[0]), seed=0)
+    with pytest.raises(UsageError, match="1 test nodes of this split are training nodes"):
+        small_model().fit(graph, leaky)
+
+
+def test_encoder_options_reach_the_encoder() -> None:
+    graph = small_graph()
+    model = small_model().set_params(encoder_options={"layers": 2, "hops": 1}).fit(graph)
+    assert len(model.encoder_.linears) == 2
+    assert model.recipe_.encoder_options["hops"] == 1

@@ -44,6 +44,7 @@ GIVEN: dict[str, Any] = {
     "epochs": 4,
     "learning_rate": 0.01,
     "width": 16,
+    "encoder_options": {"layers": 2},
     "use_labels": True,
     "device": "cpu",
     "memory": "8GB",

@@ -8,12 +8,13 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from torch import nn
 
+from xtcl.device import pick_device
 from xtcl.errors import NotFittedError, UsageError
+from xtcl.graph.as_graph import as_graph
 from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit
@@ -32,7 +33,7 @@ from xtcl.tasks.recipe import Recipe
 from xtcl.tasks.registry import TASKS, make_task
 from xtcl.tasks.scoring import score_on_test
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.training_side import TrainingSide, refuse_overlap, training_side
 
 
 class XTCL(BaseEstimator):  # type: ignore[misc]
@@ -47,10 +48,12 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
     relations : "paper", or names and Relation objects
         The graph signals to choose from; "paper" are all nine.
     sampler : "xtcl" or "paper"
-        "paper" is Algorithm 1 and Equation 1 to the letter, without cross-fitting.
+        "paper" is Algorithm 1 and Equation 1 as printed; see `Recipe.literal`.
     crossfit, quantiles, positives, negatives, temperature, similarity, epochs, learning_rate, width
         Single settings; what is None comes from the task's recipe. With `epochs` given, training
         runs that long; otherwise it stops when the loss settles.
+    encoder_options : dict or None
+        More for the encoder: `{"layers": 2, "hops": 1}` is a two-layer GCN.
     use_labels : bool
         Let the label relations see the graph's labels in link prediction.
     device : "auto", "cpu", "cuda", ...
@@ -96,6 +99,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         epochs: int | None = None,
         learning_rate: float | None = None,
         width: int | None = None,
+        encoder_options: dict[str, Any] | None = None,
         use_labels: bool = False,
         device: str = "auto",
         memory: str | int | None = None,
@@ -115,6 +119,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         self.epochs = epochs
         self.learning_rate = learning_rate
         self.width = width
+        self.encoder_options = encoder_options
         self.use_labels = use_labels
         self.device = device
         self.memory = memory
@@ -141,12 +146,12 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
             relations=resolve_relations(self.relations),
             seed=int(self.random_state),
             device=pick_device(self.device),
-            block_rows=self._block_rows(side.graph),
+            block_rows=self.block_rows(side.graph),
             progress=self.progress or Progress(),
             checkpoints=checkpoints or NoCheckpoints(),
         )
         self._take(fit_task(side, task, recipe, options), side)
-        self.recipe_, self._graph = recipe, graph
+        self.recipe_, self._graph, self._split = recipe, graph, split
         return self
 
     def _take(self, result: FittedTask, side: TrainingSide) -> None:
@@ -197,7 +202,9 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
             known = self.training_side_.graph  # links are scored by the split alone
         if known is None:
             raise UsageError("A loaded model has no test labels: call score(split, graph).")
-        return dict(score_on_test(answer, known, split))
+        metrics = dict(score_on_test(answer, known, split))
+        refuse_overlap(self.training_side_, split)
+        return metrics
 
     def explain(self, u: int, v: int) -> PairExplanation:
         """Which relations speak for v as a positive of u, and how loudly."""
@@ -226,7 +233,8 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
             training = replace(training, stopping=None)
         training = replace(training, **self._given("epochs", "learning_rate", "negatives"))
         training = replace(training, **self._given("temperature", "similarity"))
-        encoder_options = recipe.encoder_options | self._given("width")
+        encoder_options = recipe.encoder_options | (self.encoder_options or {})
+        encoder_options |= self._given("width")
         recipe = replace(
             recipe,
             sampler=sampler.checked(),
@@ -240,17 +248,14 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         from xtcl.runs.directory import write_run
 
         self._fitted()
-        write_run(self, folder, **extra)
+        write_run(self, folder, **({"split": getattr(self, "_split", None)} | extra))
 
     @classmethod
     def load(cls, folder: str | PathLike[str], **parts: Any) -> XTCL:
         """Read a run directory. A module or task of your own is given as `encoder=` or `task=`."""
         from xtcl.runs.directory import read_run
 
-        model = read_run(folder, **parts)
-        if not isinstance(model, cls):
-            raise UsageError(f"The run in '{folder}' was not written by {cls.__name__}.")
-        return model
+        return read_run(cls, folder, **parts)
 
     def _given(self, *names: str) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
@@ -260,7 +265,8 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
             raise NotFittedError("This XTCL is not fitted yet; call fit(graph, split) first.")
         return self._result
 
-    def _block_rows(self, graph: Graph) -> int | None:
+    def block_rows(self, graph: Graph) -> int | None:
+        """Rows of a block with which a fit of `graph` stays within `memory`; refuses too little."""
         if self.memory is None:
             return None
         options = self.resolved_recipe().encoder_options
@@ -288,48 +294,14 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         if split is None:
             if not graph.has_labels and task.name not in TASKS:
                 return TrainingSide(graph)
-            split = whole_split(graph, task.name, self.random_state)
+            whole = whole_split(graph, task.name, self.random_state)
+            return training_side(graph, whole, use_labels=self.use_labels)
         wanted = "links" if task.name == "links" else "nodes"
         if split.kind != wanted:
             raise UsageError(
                 f"task='{task.name}' needs a split of {wanted} and got one of {split.kind}: "
                 f"use {'link' if wanted == 'links' else 'node'}_split(graph)."
             )
-        return training_side(graph, split, use_labels=self.use_labels)
-
-
-def as_graph(graph: Any) -> Graph:
-    """`graph` itself, or a Graph made from a PyG `Data` or a NetworkX graph.
-
-    Of a NetworkX graph, the node attributes `x` and `label` are taken where they are there, as
-    `Graph.to_networkx` writes them; for others, make the Graph with `Graph.from_networkx`.
-    """
-    if isinstance(graph, Graph):
-        return graph
-    homes = {kind.__module__.partition(".")[0] for kind in type(graph).__mro__}
-    if "torch_geometric" in homes:
-        return Graph.from_pyg(graph)
-    if "networkx" in homes:
-        named = {name for _, values in graph.nodes(data=True) for name in values}
-        return Graph.from_networkx(
-            graph,
-            attributes=["x"] if "x" in named else None,
-            label="label" if "label" in named else None,
-        )
-    raise UsageError(
-        f"A {type(graph).__name__} is no graph: give an xtcl Graph, a PyG Data or a NetworkX graph."
-    )
-
-
-def pick_device(name: str) -> torch.device:
-    """The device called `name`; "auto" is a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).cpu()  # there and back, or it is of no use
-    except (RuntimeError, AssertionError, NotImplementedError) as unknown:
-        raise UsageError(
-            f"There is no device '{name}' here; use 'auto', 'cpu', or 'cuda' where there is a GPU."
-        ) from unknown
-    return device
+        side = training_side(graph, split, use_labels=self.use_labels)
+        refuse_overlap(side, split)
+        return side

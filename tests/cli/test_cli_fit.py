@@ -12,7 +12,9 @@ from small_runs import TRAINING, Interrupter, Recorder, files_of, small_graph
 from typer.testing import CliRunner, Result
 
 from xtcl.cli.bars import Bars
+from xtcl.cli.fit import left_out_sentence
 from xtcl.cli.main import app
+from xtcl.cli.options import TaskName
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit
@@ -24,6 +26,14 @@ def graph_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("graphs") / "small.npz"
     small_graph().save(path)
     return path
+
+
+@pytest.fixture(scope="module")
+def finished(graph_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of seed 0, to be left as it is."""
+    out = tmp_path_factory.mktemp("finished") / "run"
+    assert fit(graph_file, out).exit_code == 0
+    return out
 
 
 def fit(graph: Path | str, out: Path, *options: str) -> Result:
@@ -53,12 +63,13 @@ def test_nodes(graph_file: Path, tmp_path: Path) -> None:
         "compared",
         "epochs",
         "seconds",
+        "identity",
         "out",
     }
     stored = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert told == stored | {"out": str(tmp_path / "run")}
     assert (told["method"], told["metric"], told["seed"]) == ("xtcl-gcn", "accuracy", 3)
-    assert told["compared"] == {"xtcl-gcn": 100 * told["test"]["accuracy"]}
+    assert told["compared"] == {"xtcl-gcn": told["test"]["accuracy"]}
     graph = small_graph()
     split = NodeSplit.from_json(json.loads((tmp_path / "run" / "split.json").read_text()))
     loaded = XTCL.load(tmp_path / "run")
@@ -76,10 +87,13 @@ def test_links_for_people_to_read(graph_file: Path, tmp_path: Path) -> None:
     assert "xtcl-gat" in result.stdout
     assert "PageRank" in result.stdout
     assert f"Run written to {tmp_path / 'run'}" in result.stdout
-    assert "Relation label-distribution was left out: it reads labels." in result.stderr
+    told = "Relation label-distribution was left out: link prediction does not read labels."
+    assert told in result.stderr
     assert "left out" not in result.stdout
     split = LinkSplit.from_json(json.loads((tmp_path / "run" / "split.json").read_text()))
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["compared"] == {"xtcl-gat": metrics["test"]["auc"]}
+    assert f"{100 * metrics['test']['auc']:.2f}" in result.stdout  # people read percent
     loaded = XTCL.load(tmp_path / "run")
     assert loaded.recipe_.crossfit == 0
     assert loaded.score(split) == metrics["test"]["auc"]
@@ -105,12 +119,12 @@ def test_compare_scores_others_on_the_same_split(graph_file: Path, tmp_path: Pat
     assert result.exit_code == 0, result.stderr
     compared = json.loads(result.stdout)["compared"]
     assert list(compared) == ["xtcl-gcn", "logistic", "gcn"]
-    assert all(0 <= figure <= 100 for figure in compared.values())
+    assert all(0 < figure <= 1 for figure in compared.values())
     from xtcl.baselines.registry import make_method
     from xtcl.experiments.evaluate import evaluate
 
     alone = evaluate(small_graph(), "nodes", make_method("logistic"), splits=1, seed=0)
-    assert compared["logistic"] == pytest.approx(alone.mean, abs=1e-3)
+    assert compared["logistic"] == pytest.approx(alone.mean / 100, abs=1e-5)
 
 
 def test_a_finished_run_is_not_overwritten(graph_file: Path, tmp_path: Path) -> None:
@@ -131,8 +145,59 @@ def test_a_finished_run_is_not_overwritten(graph_file: Path, tmp_path: Path) -> 
     assert files_of(out) == before
 
 
+@pytest.mark.parametrize(
+    "options", [["--seed", "1"], ["--task", "links"], ["--encoder", "gat"], ["--sampler", "paper"]]
+)
+def test_resume_does_not_show_the_figures_of_another_run(
+    graph_file: Path, finished: Path, options: list[str]
+) -> None:
+    before = files_of(finished)
+    result = fit(graph_file, finished, "--resume", *options)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert f"'{finished}' holds the finished run of another" in result.stderr
+    assert "choose another --out" in result.stderr
+    assert files_of(finished) == before
+
+
+def test_resume_tells_graphs_apart(finished: Path, tmp_path: Path) -> None:
+    small_graph(seed=1).save(tmp_path / "other.npz")
+    result = fit(tmp_path / "other.npz", finished, "--resume")
+    assert result.exit_code == 2
+    assert "another graph" in result.stderr
+
+
+def test_a_relation_without_data_is_told(tmp_path: Path) -> None:
+    graph = small_graph()
+    Graph.from_arrays(None, graph.edges, graph.labels).save(tmp_path / "bare.npz")
+    result = fit(tmp_path / "bare.npz", tmp_path / "run", "--task", "links")
+    assert result.exit_code == 0, result.stderr
+    told = "Relation attribute-similarity was left out: the graph has no attributes."
+    assert told in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("kinds", "task", "reason"),
+    [
+        (["labels"], "links", "link prediction does not read labels."),
+        (["labels"], "nodes", "the graph has no labels."),
+        (["attributes", "links"], "nodes", "the graph has no attributes and no links."),
+        (
+            ["attributes", "labels"],
+            "links",
+            "the graph has no attributes and link prediction does not read labels.",
+        ),
+    ],
+)
+def test_why_a_relation_was_left_out(kinds: list[str], task: str, reason: str) -> None:
+    sentence = left_out_sentence("x", kinds, TaskName(task))
+    assert sentence == f"Relation x was left out: {reason}"
+
+
 @pytest.mark.parametrize("content", ["", "{}", "[]", "null", "{", '{"metric": "auc"}', "\x00"])
 def test_a_damaged_finished_run_is_named(graph_file: Path, tmp_path: Path, content: str) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.json").write_text("{}")
     (tmp_path / "metrics.json").write_text(content)
     result = fit(graph_file, tmp_path, "--resume")
     assert result.exit_code == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,6 +98,19 @@ def test_doctor() -> None:
     text = output("doctor")
     assert "torch" in text
     assert "cpu cores" in text
+
+
+@pytest.mark.parametrize("way", ["option", "variable"])
+def test_doctor_reports_a_data_folder_that_is_not_there(way: str, tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "nowhere")
+    arguments, variable = (["--data", nowhere], "") if way == "option" else ([], nowhere)
+    result = CliRunner().invoke(
+        app, ["doctor", "--json", *arguments], catch_exceptions=False, env={"XTCL_DATA": variable}
+    )
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)["data"]
+    assert f"{nowhere} does not exist" in told["folder"]
+    assert "cora" in told["data sets here"]
 
 
 def test_doctor_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

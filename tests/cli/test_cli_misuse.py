@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_runs import small_graph
+from small_runs import files_of, small_graph
 from typer.testing import CliRunner, Result
 
 from xtcl.baselines.logistic import Logistic
@@ -46,9 +46,22 @@ def command(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
 
 def test_an_unknown_data_set_meets_the_closest_one(command: list[str]) -> None:
     assert_refused(invoke(*command, "coraa"), USAGE, "no data set 'coraa'", "Did you mean 'cora'")
-    assert_refused(invoke(*command, "no/such/file.npz"), USAGE, "no/such/file.npz")
+    missing = invoke(*command, "no/such/file.npz")
+    assert_refused(missing, USAGE, "There is no file 'no/such/file.npz'")
     assert_refused(invoke(*command, ""), USAGE)
     assert_refused(invoke(*command, "x" * 5000), DATA)
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_a_data_set_s_name_wins_over_what_lies_here(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "cora"
+    place.mkdir() if kind == "folder" else place.write_text("not a graph")
+    result = invoke("evaluate", "cora", "--method", "logistic", "--splits", "1", "--device", "cpu")
+    assert result.exit_code == 0, result.stderr
+    assert "logistic on cora" in result.stdout
 
 
 def test_files_that_are_no_graphs(command: list[str], tmp_path: Path) -> None:
@@ -141,7 +154,7 @@ def test_options_that_fit_refuses(
     out = tmp_path / "run"
     result = invoke("fit", str(graph_file), "--out", str(out), "--device", "cpu", *options)
     assert_refused(result, code, word)
-    assert not (out / "metrics.json").exists()
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(
@@ -174,11 +187,28 @@ def test_a_method_that_lacks_the_task_is_refused_before_any_work(
 def test_an_out_that_is_a_file_or_inside_one(graph_file: Path) -> None:
     for out in (graph_file, graph_file / "run"):
         result = invoke("fit", str(graph_file), "--out", str(out), "--device", "cpu")
-        assert_refused(result, DATA, "graph.npz")
+        assert_refused(result, USAGE, "graph.npz' is a file")
+
+
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+@pytest.mark.parametrize(
+    "name",
+    ["notes.txt", "metrics.json", "checkpoint/thesis.tex", "model/model.json", "identity.json"],
+)
+def test_an_out_that_is_not_ours_is_left_alone(
+    graph_file: Path, tmp_path: Path, name: str, resume: list[str]
+) -> None:
+    theirs = tmp_path / "work" / name
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("{}")
+    out = str(tmp_path / "work")
+    result = invoke("fit", str(graph_file), "--out", out, "--device", "cpu", *resume)
+    assert_refused(result, USAGE, f"'{out}' holds files", "an empty folder for --out")
+    assert files_of(tmp_path / "work") == {name: b"{}"}
 
 
 def test_a_data_folder_that_is_not_there(tmp_path: Path) -> None:
-    for arguments in (["datasets"], ["doctor"], ["fit", "citeseer", "--out", str(tmp_path / "r")]):
+    for arguments in (["datasets"], ["fit", "citeseer", "--out", str(tmp_path / "r")]):
         result = invoke(*arguments, "--data", str(tmp_path / "nowhere"))
         assert_refused(result, DATA, "does not exist")
 

@@ -9,7 +9,7 @@ import pytest
 from small_runs import python, small_graph
 from typer.testing import CliRunner
 
-from xtcl.cli.main import app
+from xtcl.cli.main import app, main
 from xtcl.estimator import XTCL
 
 # The signal is a real one; only the moment at which it comes is arranged.
@@ -71,6 +71,37 @@ def test_a_signal_is_130_and_the_fit_can_go_on(graph_file: Path, tmp_path: Path)
     result = CliRunner().invoke(app, [*arguments, "--resume"], catch_exceptions=False)
     assert result.exit_code == 0
     assert (out / "metrics.json").exists()
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_help_and_version_do_not_import_torch(flag: str) -> None:
+    program = (
+        "import sys; from xtcl.cli.main import main\n"
+        f"sys.argv = ['xtcl', {flag!r}]\n"
+        "try: main()\n"
+        "finally: assert 'torch' not in sys.modules, 'torch was imported'"
+    )
+    done = python("-c", program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_an_interrupt_outside_of_a_command_is_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("xtcl.cli.main.app", interrupted)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == "Interrupted.\n"
+
+
+def test_the_estimator_needs_no_safetensors() -> None:
+    done = python("-c", "import sys; sys.modules['safetensors'] = None\nfrom xtcl import XTCL")
+    assert done.returncode == 0, done.stderr
 
 
 def test_rubbish_is_a_sentence_and_not_a_traceback(tmp_path: Path) -> None:

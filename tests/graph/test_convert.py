@@ -102,6 +102,19 @@ def test_from_pyg_reports_repairs() -> None:
     assert graph.repairs == Repairs(duplicates_merged=1, loops_dropped=1, directions_removed=1)
 
 
+def test_an_edge_index_with_no_way_back_loses_all_directions() -> None:
+    graph = Graph.from_pyg(Data(x=torch.eye(3), edge_index=torch.tensor([[0, 2], [1, 1]])))
+    assert graph.repairs == Repairs(directions_removed=2)
+    assert not Graph.from_pyg(Data(x=torch.eye(3), edge_index=EDGES)).repairs
+
+
+def test_from_pyg_says_that_masks_are_not_read() -> None:
+    data = Data(x=torch.eye(3), edge_index=EDGES, train_mask=torch.tensor([True, False, True]))
+    with pytest.warns(UserWarning, match=r"not read: .*node_split, or make a NodeSplit") as caught:
+        Graph.from_pyg(data)
+    assert caught[0].filename == __file__
+
+
 def test_from_pyg_says_what_it_ignores() -> None:
     data = Data(x=torch.eye(3), edge_index=EDGES, edge_attr=torch.ones(4, 1))
     data.edge_weight = torch.ones(4)
@@ -213,7 +226,9 @@ def test_scipy_counts_entries_as_they_are_given() -> None:
     assert graph.num_nodes == 4
     assert graph.edges.tolist() == [[0, 1], [1, 2]]
     assert graph.repairs == Repairs(duplicates_merged=1, loops_dropped=1, directions_removed=1)
-    assert not Graph.from_scipy(sparse.triu(graph.adjacency)).repairs
+    assert not Graph.from_scipy(graph.adjacency).repairs
+    upper = sparse.triu(graph.adjacency)
+    assert Graph.from_scipy(upper).repairs == Repairs(directions_removed=2)
 
 
 def test_scipy_weights_are_reported() -> None:

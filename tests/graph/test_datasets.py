@@ -16,6 +16,7 @@ from xtcl.graph.datasets import describe_datasets, load_dataset, location
 from xtcl.graph.datasets.quiet import quiet_pyg
 from xtcl.graph.datasets.registry import DATASETS, DatasetSpec
 from xtcl.graph.graph import Graph
+from xtcl.graph.repairs import Repairs
 
 SHARED = Path(os.environ.get("XTCL_DATA") or Path(__file__).parents[3] / "shared" / "datasets")
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the raw data sets are not here")
@@ -109,6 +110,20 @@ def test_amazon_equals_pygs_reader(name: str, links: int) -> None:
 
 
 @needs_data
+@pytest.mark.parametrize(
+    ("name", "repairs"),
+    [
+        ("citeseer", Repairs(duplicates_merged=112, loops_dropped=248)),
+        ("pubmed", Repairs(duplicates_merged=22, loops_dropped=6)),
+        ("photo", Repairs(loops_dropped=1, directions_removed=94_500)),
+        ("computers", Repairs(directions_removed=204_513)),
+    ],
+)
+def test_repairs_of_the_raw_files_are_reported(name: str, repairs: Repairs) -> None:
+    assert load_dataset(name, SHARED).repairs == repairs
+
+
+@needs_data
 @pytest.mark.parametrize("name", ["cora", "citeseer", "pubmed", "photo", "computers"])
 def test_registry_states_the_true_sizes(name: str) -> None:
     graph = load_dataset(name, SHARED)
@@ -133,6 +148,7 @@ def test_npz_is_found_in_each_layout_and_nothing_is_written(place: str, tmp_path
     assert dense(graph).tolist() == np.diag([1.0, 1.0, 0.0, 1.0, 1.0]).tolist()
     assert graph.labels is not None
     assert graph.labels.tolist() == [1, 0, 1, 0, 2]
+    assert graph.repairs == Repairs(loops_dropped=1, directions_removed=2)
     assert sorted(root.rglob("*")) == before
     assert not (tmp_path / "cache").exists()
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from xtcl.errors import DataError
 from xtcl.learning.checkpoint import Checkpoints, NoCheckpoints, TrainingState
 
 TENSORS = {
@@ -115,16 +116,50 @@ def test_a_damaged_mark_is_nobody_s(tmp_path: Path, mark: bytes) -> None:
     assert json.loads((tmp_path / "identity.json").read_text()) == {"identity": "mine"}
 
 
-def test_unclaimed_data_are_thrown_away(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path)
-    checkpoints.save("x", TENSORS)
+def test_unclaimed_data_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    for remove in (Checkpoints(tmp_path).clear, lambda: Checkpoints(tmp_path).claim("x")):
+        with pytest.raises(DataError, match="no identity"):
+            remove()
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_an_empty_folder_may_be_claimed_or_removed(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "checkpoint")
+    checkpoints.folder.mkdir()
     checkpoints.claim("mine")
-    assert checkpoints.load("x") is None
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["identity.json"]
+    checkpoints.clear()
+    checkpoints.folder.mkdir()
+    checkpoints.clear()
+    assert not checkpoints.folder.exists()
+
+
+def test_what_an_interrupted_removal_leaves_can_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = Checkpoints(tmp_path / "checkpoint")
+    checkpoints.claim("mine")
+    checkpoints.save("x", TENSORS)
+    checkpoints.inside("part").save("y", TENSORS)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("shutil.rmtree", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoints.clear()
+    assert (checkpoints.folder / "identity.json").exists()
+    checkpoints.clear()
+    assert not checkpoints.folder.exists()
 
 
 def test_clear_removes_the_folder_and_may_be_repeated(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "checkpoint")
+    checkpoints.claim("mine")
     checkpoints.save("x", TENSORS)
+    checkpoints.inside("part").save("y", TENSORS)
     checkpoints.clear()
     assert not checkpoints.folder.exists()
     checkpoints.clear()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -146,3 +146,97 @@ def test_an_unknown_name_gets_a_hint_and_the_list() -> None:
 def test_no_relation_and_the_same_twice_are_refused(chosen: list[str | Relation]) -> None:
     with pytest.raises(UsageError, match=r"at least one relation, and none twice\.$"):
         resolve_relations(chosen)
+
+
+def relation_that_gives(found: Any) -> Relation:
+    """A registered function, its answer computed from `found` and the nodes asked for."""
+
+    def prepare(view: TrainingView) -> Rows:
+        return lambda nodes: found(nodes, view.num_nodes)
+
+    register_relation("mine", prepare)
+    try:
+        return make_relation("mine")
+    finally:
+        forget_relation("mine")
+
+
+@pytest.mark.parametrize(
+    ("found", "match"),
+    [
+        (lambda nodes, count: np.ones((len(nodes), count)), "of floats, not ndarray"),
+        (lambda nodes, count: None, "of floats, not NoneType"),
+        (lambda nodes, count: torch.ones(len(nodes), count) > 0, "of floats, not torch.bool"),
+        (lambda nodes, count: torch.ones(len(nodes), count - 1), r"\[64, 9\], but gave \[64, 8\]"),
+        (lambda nodes, count: torch.ones(count, count), r"\[64, 9\], but gave \[9, 9\]"),
+        (lambda nodes, count: torch.tensor(1.0), r"\[64, 9\], but gave \[\]"),
+    ],
+)
+def test_the_kind_and_shape_of_an_answer_are_checked(found: Any, match: str) -> None:
+    with pytest.raises(UsageError, match=f"Relation 'mine' must compute .*{match}"):
+        all_rows(relation_that_gives(found), make_view(9, 0))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.25, 1.5])
+def test_values_outside_the_range_are_named_in_any_tile(value: float) -> None:
+    def found(nodes: Tensor, count: int) -> Tensor:
+        rows = torch.ones(len(nodes), count)
+        rows[nodes == 70, 5] = value
+        return rows
+
+    with pytest.raises(UsageError, match=rf"'mine'.* but nodes 70 and 5 have {value:g}: scale"):
+        all_rows(relation_that_gives(found), make_view(90, 0))
+
+
+def test_rounding_above_one_is_cut() -> None:
+    relation = relation_that_gives(
+        lambda nodes, count: torch.full((len(nodes), count), 1 + 5e-7, dtype=torch.float64)
+    )
+    assert (all_rows(relation, make_view(9, 0)) == 1).all()
+
+
+@dataclass(frozen=True)
+class TooLarge(SameRemainder):
+    """Not in [0, 1]."""
+
+    def prepare(self, view: TrainingView) -> Rows:
+        return lambda nodes: torch.full((len(nodes), view.num_nodes), 2.0)
+
+
+def test_values_of_an_own_class_are_checked() -> None:
+    with pytest.raises(UsageError, match=r"'same-remainder'.* nodes 0 and 0 have 2:"):
+        all_rows(TooLarge(), make_view(9, 0))
+
+
+def own_class(decorated: bool = True, **parts: Any) -> type[Relation]:
+    whole = {"name": "mine", "title": "Mine", "reads": frozenset({LINKS}), **parts}
+    body = {part: value for part, value in whole.items() if value is not None}
+    kind = type("Mine", (Relation,), {"prepare": lambda self, view: same_parity(view), **body})
+    return dataclass(frozen=True)(kind) if decorated else kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "match"),
+    [
+        (own_class(decorated=False), r"'Mine' must be a dataclass: put @dataclass\(frozen=True\)"),
+        (own_class(name=None), "'Mine' needs a name"),
+        (own_class(title=""), "'Mine' needs a title"),
+        (own_class(reads=None), "'Mine' needs reads: .* not None"),
+        (own_class(reads="links"), "'Mine' needs reads: .* not 'links'"),
+        (own_class(reads=frozenset({"edges"})), "'Mine' needs reads: a frozenset of attributes, "),
+    ],
+)
+def test_an_unfinished_class_is_refused(kind: Any, match: str) -> None:
+    with pytest.raises(UsageError, match=match):
+        resolve_relations([kind()])
+    with pytest.raises(UsageError, match=match):
+        register_relation("mine", kind)
+    assert "mine" not in relation_names()
+
+
+def test_only_relations_and_known_evidence_are_registered() -> None:
+    with pytest.raises(UsageError, match=r"'int' must derive from xtcl\.Relation"):
+        register_relation("mine", int)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"'mine' needs reads: .*'edges'"):
+        register_relation("mine", same_parity, reads="edges")
+    assert "mine" not in relation_names()

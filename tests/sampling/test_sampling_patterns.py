@@ -19,9 +19,11 @@ from xtcl.sampling.patterns import (
     PatternCounts,
     check_code_fits,
     count_patterns,
+    margin_table,
     pattern_codes,
     tabulate,
 )
+from xtcl.sampling.stumps import Stumps
 
 HEIGHTS = (1, 3, 7, 64)
 
@@ -121,19 +123,29 @@ def test_codes_have_one_digit_per_relation() -> None:
 
 
 def test_many_relations_and_levels_keep_their_digits() -> None:
-    """The largest code that is allowed, 4^31 - 1, survives the counting."""
-    check_code_fits(31, 3)
-    largest = 4**31 - 1
+    """The largest code that is allowed, 4^12 - 1, survives the counting."""
+    check_code_fits(12, 3)
+    largest = 4**12 - 1
     yes = torch.tensor([[True]])
     table = tabulate(torch.tensor([[largest]]), yes, yes)
     assert table.codes.tolist() == [0, largest]
     assert table.counts.tolist() == [[0, 0], [0, 1]]
-    assert table.levels(31, 3)[1].tolist() == [3] * 31
+    assert table.levels(12, 3)[1].tolist() == [3] * 12
+
+
+def test_the_table_holds_the_margin_of_every_pattern() -> None:
+    rng = np.random.default_rng(0)
+    stumps = Stumps(-0.7, rng.normal(size=(4, 3)))
+    codes = np.arange(3**4)
+    levels = PatternCounts(codes, np.zeros((81, 2), dtype=np.int64)).levels(4, 2)
+    table = margin_table(stumps)
+    assert table[0] == -np.inf
+    np.testing.assert_array_equal(table[1:], stumps.margins(levels)[1:])
 
 
 def test_too_many_patterns_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"32 relations with 3 quantiles .*\.$"):
-        check_code_fits(32, 3)
+    with pytest.raises(UsageError, match=r"13 relations with 3 quantiles .*\.$"):
+        check_code_fits(13, 3)
 
 
 @given(

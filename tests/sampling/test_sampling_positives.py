@@ -68,10 +68,12 @@ def sorted_candidates(
         for v in range(rows.num_nodes):
             if v == u or banned[u, v] or not levels[:, u, v].any():
                 continue
-            score = np.float32(stumps.base)
+            score = float(stumps.base)
             for relation in range(len(levels)):
-                score += np.float32(stumps.weights[relation, levels[relation, u, v]])
-            ranked.append((float(score), float(similarity[u, v]), float(place[u, v]), v))
+                score += float(stumps.weights[relation, levels[relation, u, v]])
+            ranked.append(
+                (float(np.float32(score)), float(similarity[u, v]), float(place[u, v]), v)
+            )
         result.append([(score, v) for score, _, _, v in sorted(ranked, reverse=True)])
     return result
 

@@ -8,6 +8,7 @@ import pytest
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.datasets import block_model
 from xtcl.relations.view import TrainingView
+from xtcl.sampling.crossfit import Indicator
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.own_task import OwnTask
 from xtcl.tasks.recipe import Recipe
@@ -71,6 +72,35 @@ def test_a_function_of_classes_is_node_classification() -> None:
 
 def test_known_nodes_are_a_set() -> None:
     assert OwnTask(near, np.array([5, 3, 5])).known.tolist() == [3, 5]
+
+
+def test_known_nodes_may_be_a_mask() -> None:
+    mask = np.zeros(60, dtype=bool)
+    mask[[3, 41]] = True
+    assert OwnTask(near, mask).known.tolist() == [3, 41]
+
+
+@pytest.mark.parametrize(
+    ("alike", "got"),
+    [
+        (lambda u, v: u == v, r"bool of shape \[9\]"),
+        (lambda u, v: near(v, u)[:, :-1], r"bool of shape \[9, 8\]"),
+        (lambda u, v: np.ones((9, 9)) / 2, r"float64 of shape \[9, 9\]"),
+        (lambda u, v: None, r"object of shape \[\]"),
+    ],
+)
+def test_an_answer_of_another_kind_or_shape_is_refused(alike: Indicator, got: str) -> None:
+    (fold,) = OwnTask(alike, np.arange(9)).folds(view_of(), 0, np.random.default_rng(0))
+    with pytest.raises(UsageError, match=rf"array of shape \[9, 9\] .* but gave {got}\.$"):
+        fold.judge(fold.queries)
+
+
+def test_zeros_and_ones_are_answers() -> None:
+    task = OwnTask(lambda u, v: near(u, v).astype(float), np.arange(9))
+    (fold,) = task.folds(view_of(), 0, np.random.default_rng(0))
+    alike, _ = fold.judge(fold.queries)
+    assert alike.dtype == bool
+    np.testing.assert_array_equal(alike, near(fold.queries, fold.queries))
 
 
 @pytest.mark.parametrize(("known", "named"), [([0, 60], 60), ([-1, 2], -1)])

@@ -13,6 +13,7 @@ from xtcl.graph.datasets import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import link_split
 from xtcl.graph.node_split import NodeSplit, node_split
+from xtcl.graph.repairs import Repairs
 from xtcl.tasks.answers import LinkAnswer, NodeAnswer
 from xtcl.tasks.scoring import score_on_test
 from xtcl.tasks.training_side import TrainingSide, training_side
@@ -44,10 +45,17 @@ def test_links_keep_the_training_links_and_no_labels_unless_asked() -> None:
     assert side.graph.labels is None
     assert side.graph.classes == ()
     assert side.labelled.size == 0
-    assert not side.graph.repairs.sentences()  # which would tell about the test links
     asked = training_side(graph, split, use_labels=True)
     np.testing.assert_array_equal(asked.graph.edges, split.train)
     np.testing.assert_array_equal(asked.labels, graph.labels)
+
+
+def test_links_keep_the_repairs_of_the_whole_graph() -> None:
+    whole = block_model(60)
+    loop = np.array([[0], [0]])
+    graph = whole.with_edges(np.concatenate([whole.edges, whole.edges[:, :1], loop], axis=1))
+    assert graph.repairs == Repairs(duplicates_merged=1, loops_dropped=1)
+    assert training_side(graph, link_split(graph)).graph.repairs == graph.repairs
 
 
 def test_what_is_not_there_is_refused() -> None:

@@ -37,7 +37,7 @@ class XTCLMethod(Method):
 
 
 class XTCLGCN(XTCLMethod):
-    """XTCL with graph convolutions."""
+    """XTCL with one linear graph convolution over smoothed attributes."""
 
     name: ClassVar[str] = "xtcl-gcn"
     title: ClassVar[str] = "XTCL (GCN)"
@@ -45,7 +45,7 @@ class XTCLGCN(XTCLMethod):
 
 
 class XTCLGAT(XTCLMethod):
-    """XTCL with graph attention."""
+    """XTCL with one layer of graph attention."""
 
     name: ClassVar[str] = "xtcl-gat"
     title: ClassVar[str] = "XTCL (GAT)"

@@ -27,10 +27,8 @@ def describe_environment(data: Path | None) -> dict[str, dict[str, str]]:
     import torch
 
     import xtcl
-    from xtcl.graph.datasets import describe_datasets
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    there = [info.name for info in describe_datasets(data) if info.available]
     return {
         "versions": {
             "xtcl": xtcl.__version__,
@@ -44,10 +42,24 @@ def describe_environment(data: Path | None) -> dict[str, dict[str, str]]:
             "memory": _memory(),
             "gpu": ", ".join(gpus) or "none",
         },
-        "data": {
-            "folder": str(data) if data else "none (set XTCL_DATA or give --data)",
-            "data sets here": ", ".join(there),
-        },
+        "data": _data(data),
+    }
+
+
+def _data(data: Path | None) -> dict[str, str]:
+    """The data folder, or what is wrong with it, and the data sets that need no download."""
+    from xtcl.errors import DataError
+    from xtcl.graph.datasets import describe_datasets
+
+    folder = str(data) if data else "none (set XTCL_DATA or give --data)"
+    try:
+        found = describe_datasets(data)
+    except DataError as missing:
+        folder = str(missing)
+        found = describe_datasets(Path(__file__).parent)  # what is packaged or in the cache
+    return {
+        "folder": folder,
+        "data sets here": ", ".join(info.name for info in found if info.available),
     }
 
 

@@ -38,7 +38,7 @@ def evaluate(
     Example: xtcl evaluate cora --task nodes --method xtcl-gcn --splits 5 --json
     """
     from xtcl.baselines.registry import make_method
-    from xtcl.estimator import pick_device
+    from xtcl.device import pick_device
     from xtcl.experiments.evaluate import evaluate as run
 
     chosen = make_method(method)

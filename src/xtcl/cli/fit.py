@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,10 +24,8 @@ from xtcl.cli.options import (
     TaskName,
     TaskOption,
 )
+from xtcl.cli.run_folder import CHECKPOINTS, check_out, finished_metrics, is_finished
 from xtcl.cli.tables import plain_table, weights_table
-from xtcl.errors import DataError, UsageError
-
-CHECKPOINTS = "checkpoint"
 
 
 @reported
@@ -55,28 +54,21 @@ def fit(
     Example: xtcl fit cora --task nodes --encoder gcn --out runs/cora
     """
     from xtcl.baselines.registry import make_method
-    from xtcl.estimator import XTCL, pick_device
+    from xtcl.device import pick_device
+    from xtcl.estimator import XTCL
     from xtcl.experiments.evaluate import make_split, score_method
     from xtcl.learning.checkpoint import Checkpoints
+    from xtcl.memory import parse_memory
     from xtcl.runs.identity import fit_identity
+    from xtcl.tasks.training_side import training_side
 
+    check_out(out, resume)
     rivals = [make_method(name.strip()) for name in compare.split(",") if name.strip()]
     for rival in rivals:
         rival.check_task(task.value)
     where = pick_device(device)
     notes = Console(stderr=True)
     bars = Bars(notes)
-    if (out / "metrics.json").exists():
-        if not resume:
-            raise UsageError(f"'{out}' holds a finished run; choose another --out, or remove it.")
-        finished = _finished_metrics(out / "metrics.json")
-        notes.print(f"The run in {out} is finished already.", markup=False)
-        _show(finished, None, out, as_json)
-        return
-    whole = read_graph(graph, data)
-    for repair in whole.repairs.sentences():
-        notes.print(repair, markup=False)
-    split = make_split(whole, task.value, seed)
     model = XTCL(
         task.value,
         encoder.value,
@@ -86,10 +78,24 @@ def fit(
         random_state=seed,
         progress=bars,
     )
+    model.resolved_recipe()  # what cannot be used is refused before anything is read or written
+    if memory is not None:
+        parse_memory(memory)
+    whole = read_graph(graph, data)
+    for repair in whole.repairs.sentences():
+        notes.print(repair, markup=False)
+    split = make_split(whole, task.value, seed)
+    identity = fit_identity(model, whole, split)
+    if is_finished(out):
+        finished = finished_metrics(out, identity)
+        notes.print(f"The run in {out} is finished already.", markup=False)
+        _show(finished, None, out, as_json)
+        return
+    model.block_rows(training_side(whole, split).graph)
     checkpoints = Checkpoints(out / CHECKPOINTS)
     if not resume:
         checkpoints.clear()
-    checkpoints.claim(fit_identity(model, whole, split))
+    checkpoints.claim(identity)
     start = time.perf_counter()
     try:
         model.fit(whole, split, checkpoints=checkpoints)
@@ -98,7 +104,7 @@ def fit(
         raise typer.Exit(INTERRUPTED) from None
     seconds = time.perf_counter() - start
     for name, kinds in model.sampler_.left_out_.items():
-        notes.print(f"Relation {name} was left out: it reads {' and '.join(kinds)}.")
+        notes.print(left_out_sentence(name, kinds, task), soft_wrap=True, markup=False)
     figures = {f"xtcl-{encoder}": model.score(split)}
     for rival in rivals:
         bars.prefix = f"{rival.name}: "
@@ -112,23 +118,23 @@ def fit(
         "metric": "auc" if task is TaskName.links else "accuracy",
         "seed": seed,
         "test": model.test_metrics(split),
-        "compared": {name: 100 * figure for name, figure in figures.items()},
+        "compared": figures,
         "epochs": len(model.loss_curve_),
         "seconds": round(seconds, 3),
+        "identity": identity,
     }
     model.save(out, split=split, metrics=metrics)
     checkpoints.clear()
     _show(metrics, model.relation_weights_, out, as_json)
 
 
-def _finished_metrics(path: Path) -> dict[str, Any]:
-    try:
-        metrics = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        metrics = None
-    if not isinstance(metrics, dict) or not {"metric", "compared"} <= metrics.keys():
-        raise DataError(f"'{path}' was not written by `xtcl fit`, or is damaged: remove it.")
-    return metrics
+def left_out_sentence(name: str, kinds: Sequence[str], task: TaskName) -> str:
+    """Why a relation was left out: the graph lacks what it reads, or the task withholds it."""
+    withheld = {"labels"} if task is TaskName.links else set()
+    lacking = [kind for kind in kinds if kind not in withheld]
+    reasons = [f"the graph has no {' and no '.join(lacking)}"] if lacking else []
+    reasons += [f"link prediction does not read {kind}" for kind in kinds if kind in withheld]
+    return f"Relation {name} was left out: {' and '.join(reasons)}."
 
 
 def _show(metrics: dict[str, Any], weights: Any, out: Path, as_json: bool) -> None:
@@ -142,7 +148,7 @@ def _show(metrics: dict[str, Any], weights: Any, out: Path, as_json: bool) -> No
         numbers=[f"test {metrics['metric']} (%)"],
     )
     for name, figure in metrics["compared"].items():
-        figures.add_row(name, f"{figure:.2f}")
+        figures.add_row(name, f"{100 * figure:.2f}")
     console.print(figures)
     if weights is not None:
         console.print()

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xtcl.errors import UsageError
-from xtcl.graph.datasets import load_dataset
-from xtcl.graph.graph import Graph
+
+if TYPE_CHECKING:
+    from xtcl.graph.graph import Graph
 
 
 def read_graph(name: str, data: Path | None) -> Graph:
-    """A data set by its name, or a graph file."""
+    """A data set by its name, whatever lies in the working directory; else a graph file."""
+    from xtcl.graph.datasets import load_dataset
+    from xtcl.graph.datasets.registry import DATASETS
+    from xtcl.graph.graph import Graph
+
+    if name.lower() in DATASETS:
+        return load_dataset(name, data)
     path = Path(name)
     if path.suffix == ".npz" and path.is_file():
         return Graph.load(path)
@@ -18,5 +26,9 @@ def read_graph(name: str, data: Path | None) -> Graph:
         raise UsageError(
             f"'{name}' is not a graph file. Make one in Python: Graph.from_arrays(attributes, "
             "edges, labels).save('my-graph.npz'), then name that file."
+        )
+    if path.suffix == ".npz":
+        raise UsageError(
+            f"There is no file '{name}'; check the path, or name a data set (see `xtcl datasets`)."
         )
     return load_dataset(name, data)

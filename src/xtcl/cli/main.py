@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
 import xtcl
+from xtcl.cli.errors import INTERRUPTED
 from xtcl.cli.evaluate import evaluate
 from xtcl.cli.fit import fit
 from xtcl.cli.listings import datasets, doctor, methods, relations
@@ -40,4 +42,8 @@ def _options(
 
 def main() -> None:
     """Run the command line."""
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:  # outside of a command: those report their own
+        typer.echo("Interrupted.", err=True)
+        sys.exit(INTERRUPTED)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from xtcl.relations.registry import relation_title
-from xtcl.sampling.xgsampler import RelationWeight
+if TYPE_CHECKING:
+    from xtcl.sampling.xgsampler import RelationWeight
 
 
 def plain_table(*columns: str, numbers: Sequence[str] = (), title: str | None = None) -> Table:
@@ -24,6 +25,8 @@ def plain_table(*columns: str, numbers: Sequence[str] = (), title: str | None = 
 
 def weights_table(weights: Sequence[RelationWeight]) -> Table:
     """What the sampler learned, in training order."""
+    from xtcl.relations.registry import relation_title  # imports torch
+
     numbers = ("order", "precision", "support", "w0", "w1", "importance")
     table = plain_table("relation", *numbers, numbers=numbers)
     for w in weights:

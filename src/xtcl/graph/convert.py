@@ -13,7 +13,7 @@ from scipy import sparse
 from xtcl.errors import DataError, first_few
 from xtcl.graph.arrays import first_offenders, to_array
 from xtcl.graph.attributes import sound_copy
-from xtcl.graph.edges import canonical_edges
+from xtcl.graph.edges import canonical_edges, check_edges
 from xtcl.graph.graph import Graph
 from xtcl.graph.validation import id_array
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def graph_from_pyg(data: Data, name: str = "graph") -> Graph:
     """A graph from `x`, `edge_index`, `y` and `num_nodes` of a homogeneous PyG `Data`.
 
-    Edge weights and edge attributes are ignored, with a warning. `y` of shape [V, 1] is flattened.
+    Edge weights, edge attributes and masks are ignored, with a warning. `y` of shape [V, 1] is
+    flattened. An `edge_index` is directed in PyG: entries with no way back count in `repairs`.
     """
     from torch_geometric.data import Data
 
@@ -39,12 +40,19 @@ def graph_from_pyg(data: Data, name: str = "graph") -> Graph:
     ignored = [key for key in ("edge_weight", "edge_attr") if data.get(key) is not None]
     if ignored:
         _warn_ignored(", ".join(ignored))
+    if data.get("train_mask") is not None:
+        warnings.warn(
+            "The masks of the data (train_mask) are not read: split the graph with node_split, or "
+            "make a NodeSplit of them.",
+            stacklevel=3,
+        )
     labels = data.y
     if labels is not None and labels.dim() == 2 and labels.size(1) == 1:
         labels = labels.squeeze(1)
     # Data infers num_nodes, with a warning where it must guess; take it only where it was set.
     num_nodes = data.num_nodes if "num_nodes" in data else None
-    return Graph.from_arrays(data.x, data.edge_index, labels, num_nodes=num_nodes, name=name)
+    graph = Graph.from_arrays(data.x, data.edge_index, labels, num_nodes=num_nodes, name=name)
+    return _of_directed(graph, check_edges(data.edge_index))
 
 
 def graph_to_pyg(graph: Graph) -> Data:
@@ -97,9 +105,7 @@ def graph_from_networkx(
         node_ids=None if nodes == list(range(len(nodes))) else id_array(nodes),
         name=name,
     )
-    if not directed:
-        return graph
-    return replace(graph, repairs=canonical_edges(pairs, len(nodes), directed=True)[1])
+    return _of_directed(graph, pairs) if directed else graph
 
 
 def _columns(nx_graph: networkx.Graph[Any], names: Sequence[str]) -> np.ndarray[Any, Any]:
@@ -165,6 +171,7 @@ def graph_from_scipy(
     """A graph from a square scipy sparse matrix, whose nonzero entries are the edges.
 
     Weights other than 1 are ignored, with a warning; negative and non-finite ones are refused.
+    Entries with no partner across the diagonal count as directions removed in `repairs`.
     """
     if not sparse.issparse(adjacency):
         raise DataError(
@@ -189,7 +196,13 @@ def graph_from_scipy(
     if (weights[present] != 1).any():
         _warn_ignored("adjacency weights other than 1")
     pairs = np.stack((rows[present], columns[present]))
-    return Graph.from_arrays(attributes, pairs, labels, num_nodes=entries.shape[0], name=name)
+    graph = Graph.from_arrays(attributes, pairs, labels, num_nodes=entries.shape[0], name=name)
+    return _of_directed(graph, pairs)
+
+
+def _of_directed(graph: Graph, pairs: np.ndarray[Any, Any]) -> Graph:
+    """`graph`, its repairs counted knowing that `pairs`, of which it was made, are directed."""
+    return replace(graph, repairs=canonical_edges(pairs, graph.num_nodes, directed=True)[1])
 
 
 def _warn_ignored(what: str) -> None:

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from xtcl.errors import DataError
 from xtcl.files import atomic_path
 
 CONTIGUOUS = torch.contiguous_format
@@ -39,6 +38,7 @@ class Checkpoints(NoCheckpoints):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.owner = folder / "identity.json"
 
     def inside(self, name: str) -> Checkpoints:
         """A folder in this folder."""
@@ -46,6 +46,8 @@ class Checkpoints(NoCheckpoints):
 
     def load(self, name: str) -> dict[str, Tensor] | None:
         """What was saved as `name`; a damaged file counts as none."""
+        from safetensors import SafetensorError, safe_open
+
         try:
             with safe_open(self.folder / f"{name}.safetensors", framework="pt") as file:
                 tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -56,6 +58,8 @@ class Checkpoints(NoCheckpoints):
 
     def save(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Write `tensors` in one step."""
+        from safetensors.torch import save_file
+
         self.folder.mkdir(parents=True, exist_ok=True)
         with atomic_path(self.folder / f"{name}.safetensors") as temporary:
             # Copies: safetensors refuses tensors that share memory, as tied weights do.
@@ -64,17 +68,30 @@ class Checkpoints(NoCheckpoints):
 
     def claim(self, identity: str) -> None:
         """Throw away what belongs to another fit than `identity`."""
-        owner, mark = self.folder / "identity.json", json.dumps({"identity": identity})
-        if not owner.exists() or owner.read_bytes() != mark.encode():
+        mark = json.dumps({"identity": identity}).encode()
+        if not self.owner.exists() or self.owner.read_bytes() != mark:
             self.clear()
             self.folder.mkdir(parents=True)
-            with atomic_path(owner) as temporary:
-                temporary.write_bytes(mark.encode())
+            with atomic_path(self.owner) as temporary:
+                temporary.write_bytes(mark)
 
     def clear(self) -> None:
-        """Remove the folder."""
-        if self.folder.exists():
-            shutil.rmtree(self.folder)
+        """Remove the folder; refuses one with content that no fit has claimed."""
+        if not self.folder.exists():
+            return
+        content = [path for path in self.folder.iterdir() if path != self.owner]
+        if content and not self.owner.is_file():
+            raise DataError(
+                f"'{self.folder}' holds files and no identity.json, so it was not removed: "
+                "it is not a fit's; choose another folder, or remove it yourself."
+            )
+        for path in content:  # the mark goes last: what an interrupt leaves stays ours
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        self.owner.unlink(missing_ok=True)
+        self.folder.rmdir()
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> str:

@@ -12,15 +12,17 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class PositiveSource:
-    """For every node a list of positives, how many to draw a step, and how much each counts."""
+    """For every node a list of positives, how many to draw a step (None: all), and their weight."""
 
     start: Tensor  # int64 [V + 1]
     members: Tensor  # int64 [sum of lengths]
-    draws: int
+    draws: int | None
     weight: float = 1.0
 
     @classmethod
-    def from_table(cls, table: np.ndarray, draws: int, weight: float = 1.0) -> PositiveSource:
+    def from_table(
+        cls, table: np.ndarray, draws: int | None, weight: float = 1.0
+    ) -> PositiveSource:
         """From a table [V, B] with -1 in empty places."""
         filled = table >= 0
         start = np.concatenate([[0], np.cumsum(filled.sum(axis=1))])
@@ -40,14 +42,21 @@ class PositiveSource:
         )
 
     def draw(self, nodes: Tensor, generator: torch.Generator) -> Tensor:
-        """`draws` members for each of `nodes`, with replacement, -1 for a node without any."""
-        first = self.start[nodes]
-        length = self.start[nodes + 1] - first
-        chance = torch.rand(len(nodes), self.draws, generator=generator, device=nodes.device)
-        place = (chance * length[:, None]).long().clamp_max((length[:, None] - 1).clamp_min(0))
-        found = torch.full_like(place, -1)
-        some = length > 0
-        found[some] = self.members[(first[:, None] + place)[some]]
+        """`draws` members for each of `nodes`, with replacement, -1 for a node without any.
+
+        Without a number to draw, all members, filled up with -1.
+        """
+        first = self.start[nodes, None]
+        length = self.start[nodes + 1, None] - first
+        if self.draws is None:
+            widest = int((self.start[1:] - self.start[:-1]).max())
+            place = torch.arange(widest, device=nodes.device).expand(len(nodes), widest)
+        else:
+            chance = torch.rand(len(nodes), self.draws, generator=generator, device=nodes.device)
+            place = (chance * length).long().minimum((length - 1).clamp_min(0))
+        there = place < length
+        found = torch.full(place.shape, -1, device=nodes.device)
+        found[there] = self.members[(first + place)[there]]
         return found
 
 

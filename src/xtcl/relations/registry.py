@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, is_dataclass
+from typing import Any, cast
 
 from xtcl.errors import UsageError
 from xtcl.relations.attribute_distribution import AttributeDistribution
@@ -18,7 +18,7 @@ from xtcl.relations.link import Link
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.topology import Topology
-from xtcl.relations.view import LINKS, TrainingView
+from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
 
 PAPER_RELATIONS: tuple[type[Relation], ...] = (
     Link,
@@ -31,6 +31,9 @@ PAPER_RELATIONS: tuple[type[Relation], ...] = (
     LabelDistribution,
     AttributeLabelDistribution,
 )
+
+EVIDENCE = frozenset({ATTRIBUTES, LINKS, LABELS})
+"""What a relation can read."""
 
 _known: dict[str, type[Relation]] = {kind.name: kind for kind in PAPER_RELATIONS}
 
@@ -60,13 +63,13 @@ def register_relation(
 
     A class derives from `Relation` and says itself what its title is and what it reads. A function
     `prepare` gets a `TrainingView` and returns a function from node indices [b] to similarities
-    [b, V] in [0, 1]. `reads` names what it looks at ("attributes", "links", "labels"), so that
-    cross-fitting knows what to hide from it.
+    [b, V] in [0, 1]. `reads` names what it looks at ("attributes", "links", "labels"); it only
+    decides whether the relation can be computed from what the graph has.
     """
     if name in _known:
         raise UsageError(f"There is a relation '{name}' already; choose another name.")
     if isinstance(prepare, type):
-        kind: type[Relation] = prepare
+        kind = _checked(prepare)
         if kind.name != name:
             raise UsageError(f"The class calls itself '{kind.name}', not '{name}'.")
         _known[name] = kind
@@ -79,9 +82,30 @@ def register_relation(
             return function(view)
 
     own: type[Relation] = Own
-    own.name, own.title, own.reads = name, title or name, frozenset(reads)
-    own.__doc__ = function.__doc__
-    _known[name] = own
+    own.name, own.title = name, title or name
+    own.reads = frozenset([reads] if isinstance(reads, str) else reads)
+    own.__name__, own.__doc__ = name, function.__doc__
+    own.__module__ = f"registered.{name}"  # it is defined here, but it is not one of ours
+    _known[name] = _checked(own)
+
+
+def _checked(kind: Any) -> type[Relation]:
+    """`kind`, if it says of itself all that a relation has to."""
+    title = f"The relation '{kind.__name__}'"
+    if not issubclass(kind, Relation):
+        raise UsageError(f"{title} must derive from xtcl.Relation.")
+    if not is_dataclass(kind):
+        raise UsageError(f"{title} must be a dataclass: put @dataclass(frozen=True) before it.")
+    for part in ("name", "title"):
+        text = getattr(kind, part, None)
+        if not isinstance(text, str) or not text:
+            raise UsageError(f"{title} needs a {part}: a ClassVar[str] that is not empty.")
+    reads = getattr(kind, "reads", None)
+    if not isinstance(reads, frozenset) or not reads <= EVIDENCE:
+        raise UsageError(
+            f"{title} needs reads: a frozenset of {', '.join(sorted(EVIDENCE))}, not {reads!r}."
+        )
+    return cast("type[Relation]", kind)
 
 
 def forget_relation(name: str) -> None:
@@ -98,6 +122,8 @@ def resolve_relations(chosen: str | Iterable[str | Relation]) -> tuple[Relation,
     if isinstance(chosen, str):
         chosen = [chosen]
     relations = tuple(item if isinstance(item, Relation) else _named(item) for item in chosen)
+    for relation in relations:
+        _checked(type(relation))
     names = [relation.name for relation in relations]
     if not names or len(set(names)) < len(names):
         raise UsageError(f"relations={names} must name at least one relation, and none twice.")

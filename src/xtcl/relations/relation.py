@@ -10,10 +10,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from xtcl.errors import UsageError
 from xtcl.relations.view import TrainingView
 
 Rows = Callable[[Tensor], Tensor]
 """Takes node indices [b], gives their similarities to all nodes, float32 [b, V]."""
+
+TOLERANCE = 1e-6
+"""How far rounding may carry a similarity above 1; it is then cut to 1."""
 
 
 class Relation(ABC):
@@ -33,7 +37,9 @@ class Relation(ABC):
 
     def on(self, view: TrainingView) -> SimilarityRows:
         """Bind the relation to `view`, ready to be asked for rows."""
-        return SimilarityRows(self.prepare(view), view.device)
+        foreign = not type(self).__module__.startswith("xtcl.relations.")
+        compute = self.prepare(view)
+        return SimilarityRows(compute, view.device, self.name, view.num_nodes, foreign)
 
 
 @dataclass(frozen=True)
@@ -43,10 +49,16 @@ class SimilarityRows:
     A matrix product may round differently when its shape changes, and a last bit decides whether a
     pair at the threshold is above it. So every call of `compute` gets the same number of nodes, the
     last tile filled up with repetitions, and a row comes out the same whatever it is asked with.
+
+    Every tile is checked for its kind and shape; that of a `foreign` relation, which is not one of
+    ours, also for its values, since a similarity outside [0, 1] would go wrong without a word.
     """
 
     compute: Rows
     device: torch.device
+    name: str = "relation"
+    num_nodes: int | None = None
+    foreign: bool = False
 
     @property
     def tile(self) -> int:
@@ -62,5 +74,31 @@ class SimilarityRows:
     def _tile(self, nodes: Tensor) -> Tensor:
         missing = self.tile - len(nodes)
         if missing == 0:
-            return self.compute(nodes)
-        return self.compute(torch.cat([nodes, nodes[:1].expand(missing)]))[: len(nodes)]
+            return self._checked(nodes)
+        return self._checked(torch.cat([nodes, nodes[:1].expand(missing)]))[: len(nodes)]
+
+    def _checked(self, nodes: Tensor) -> Tensor:
+        found: object = self.compute(nodes)
+        if not isinstance(found, Tensor) or not found.is_floating_point():
+            kind = found.dtype if isinstance(found, Tensor) else type(found).__name__
+            raise UsageError(
+                f"Relation '{self.name}' must compute a torch Tensor of floats, not {kind}: "
+                "end it with .float(), or torch.from_numpy(...) for an array."
+            )
+        width = found.shape[-1] if self.num_nodes is None and found.ndim else self.num_nodes
+        if found.shape != (len(nodes), width):
+            raise UsageError(
+                f"Relation '{self.name}' must compute one row per node asked for and one column "
+                f"per node of the graph, here {[len(nodes), width]}, but gave {list(found.shape)}."
+            )
+        return self._in_range(found, nodes) if self.foreign else found
+
+    def _in_range(self, found: Tensor, nodes: Tensor) -> Tensor:
+        wrong = ~((found >= 0) & (found <= 1 + TOLERANCE))  # NaN is neither
+        if wrong.any():
+            row, column = wrong.nonzero()[0].tolist()
+            raise UsageError(
+                f"Relation '{self.name}' must compute similarities in [0, 1], but nodes "
+                f"{int(nodes[row])} and {column} have {found[row, column].item():.7g}: scale it."
+            )
+        return found.clamp(max=1).to(self.device, torch.float32)

@@ -10,7 +10,8 @@
 | `embeddings.parquet` | one row a node |
 | `events.jsonl` | what happened: relations left out, the loss of every epoch |
 
-All but `metrics.json` follow from the training side alone and repeat to the byte on a CPU.
+All but `metrics.json` and the test part of `split.json` follow from the training side alone, and
+all but the seconds repeat to the byte on a CPU.
 `metrics.json` comes last: a directory that has it is complete.
 """
 
@@ -72,16 +73,18 @@ def write_run(
 
 
 def read_run(
-    folder: str | PathLike[str], *, encoder: nn.Module | None = None, task: Task | None = None
+    kind: type[XTCL],
+    folder: str | PathLike[str],
+    *,
+    encoder: nn.Module | None = None,
+    task: Task | None = None,
 ) -> XTCL:
-    """The model of a run directory."""
-    from xtcl.estimator import XTCL
-
+    """The model of a run directory, an estimator of the given kind."""
     place = Path(folder) / "model"
     with refusing_damage(place):
         described = read_description(place)
         relations = [make_relation(r["name"], **r["parameters"]) for r in described["relations"]]
-        model = XTCL(**described["parameters"])
+        model = kind(**described["parameters"])
         model.set_params(relations=relations)
         load_model(place, described, model, encoder, task)
     model.set_params(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def fit_identity(model: XTCL, graph: Graph, split: NodeSplit | LinkSplit) -> str:
     """A hash of everything that decides the result: graph, split, settings, seed, version."""
     import xtcl
-    from xtcl.estimator import pick_device
+    from xtcl.device import pick_device
 
     # A graph's fingerprint leaves its labels out; those that train count, the others must not.
     known = training_side(graph, split, use_labels=model.use_labels).graph.labels

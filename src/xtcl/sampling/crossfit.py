@@ -52,6 +52,7 @@ def link_folds(view: TrainingView, folds: int, rng: np.random.Generator) -> list
     """Folds over the training links; two nodes match when they are linked.
 
     A pair that is linked in what the relations see is no candidate any more and does not count.
+    With `folds=0` the pairs are V_L x V_L, all linked nodes with each other (Algorithm 1).
     """
     upper = view.adjacency.tocoo()
     once = upper.coords[0] < upper.coords[1]
@@ -63,7 +64,7 @@ def link_folds(view: TrainingView, folds: int, rng: np.random.Generator) -> list
         )
     linked = np.unique(links)
     if folds == 0:
-        return [_all_pairs(view, _sample(linked, rng), links, visible=False)]
+        return [_pairs_among(view, linked, lambda u, v: view.adjacency[u][:, v].toarray() > 0)]
     if folds < 2:
         raise UsageError(f"crossfit={folds} must be 0 (off) or at least 2.")
     parts = np.array_split(rng.permutation(links.shape[1]), min(folds, links.shape[1]))
@@ -91,22 +92,26 @@ def _stratified_parts(
 
 def _pairs_among(view: TrainingView, nodes: np.ndarray, alike: Indicator) -> Fold:
     def judge(queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.asarray(alike(queries, nodes), dtype=bool), queries[:, None] != nodes
+        found = np.asarray(alike(queries, nodes))
+        expected = (len(queries), len(nodes))
+        if found.shape != expected or not np.isin(found, (0, 1)).all():
+            raise UsageError(
+                f"The task's function must say True or False (or 1 or 0) for each pair, as an "
+                f"array of shape {list(expected)} for {expected[0]} nodes u and {expected[1]} "
+                f"nodes v, but gave {found.dtype} of shape {list(found.shape)}."
+            )
+        return found.astype(bool), queries[:, None] != nodes
 
     return Fold(view, nodes, nodes, judge)
 
 
-def _all_pairs(
-    view: TrainingView, queries: np.ndarray, links: np.ndarray, *, visible: bool = True
-) -> Fold:
-    """Pairs of `queries` with all nodes; `links` are the matches."""
+def _all_pairs(view: TrainingView, queries: np.ndarray, links: np.ndarray) -> Fold:
+    """Pairs of `queries` with all nodes that `view` does not link; `links` are the matches."""
     target = TrainingView.adjacency_of(links, view.num_nodes)
     everyone = np.arange(view.num_nodes)
 
     def judge(nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        counted = nodes[:, None] != everyone
-        if visible:
-            counted &= view.adjacency[nodes].toarray() == 0
+        counted = (nodes[:, None] != everyone) & (view.adjacency[nodes].toarray() == 0)
         return target[nodes].toarray() > 0, counted
 
     return Fold(view, queries, everyone, judge)

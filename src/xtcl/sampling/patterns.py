@@ -19,6 +19,10 @@ from torch import Tensor
 from xtcl.errors import UsageError
 from xtcl.relations.pattern_rows import PatternRows
 from xtcl.sampling.fold import Fold
+from xtcl.sampling.stumps import Stumps
+
+MAX_PATTERNS = 2**24
+"""What a table of all patterns may hold: 24 relations with one quantile, 10 with four."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +41,25 @@ class PatternCounts:
     def levels(self, num_relations: int, num_quantiles: int) -> np.ndarray:
         """The digits of the codes: the level of each relation, [P, R]."""
         powers = (num_quantiles + 1) ** np.arange(num_relations, dtype=np.int64)
-        return (self.codes[:, None] // powers) % (num_quantiles + 1)
+        return np.asarray((self.codes[:, None] // powers) % (num_quantiles + 1))
 
 
 def check_code_fits(num_relations: int, num_quantiles: int) -> None:
-    """Refuse more relations and quantiles than a 62-bit code can tell apart."""
-    if (num_quantiles + 1) ** num_relations > 2**62:
+    """Refuse more patterns than a table of their scores may hold."""
+    if (num_quantiles + 1) ** num_relations > MAX_PATTERNS:
         raise UsageError(
-            f"{num_relations} relations with {num_quantiles} quantiles give more patterns than can "
-            "be told apart; use fewer of either."
+            f"{num_relations} relations with {num_quantiles} quantiles give more than "
+            f"{MAX_PATTERNS:,} patterns; use fewer of either."
         )
+
+
+def margin_table(stumps: Stumps) -> np.ndarray:
+    """The margin of every pattern code, float64; -inf for code 0, for which nothing speaks."""
+    margins = np.array([stumps.base])
+    for weight in stumps.weights:  # the first relation is the lowest digit
+        margins = (weight[:, None] + margins).ravel()
+    margins[0] = -np.inf
+    return margins
 
 
 def encode(levels: Iterable[Tensor], num_relations: int, num_quantiles: int) -> Tensor:
@@ -67,8 +80,7 @@ def encode(levels: Iterable[Tensor], num_relations: int, num_quantiles: int) -> 
 
 
 def _code_type(patterns: int) -> torch.dtype:
-    kinds = (torch.int16, torch.int32, torch.int64)
-    return next(kind for kind in kinds if patterns <= torch.iinfo(kind).max)
+    return torch.int16 if patterns <= torch.iinfo(torch.int16).max else torch.int32
 
 
 def pattern_codes(rows: PatternRows, nodes: Tensor, columns: Tensor | None = None) -> Tensor:

@@ -10,7 +10,7 @@ candidates run out the row is filled with -1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from xtcl.relations.pattern_rows import PatternRows, all_nodes
 from xtcl.relations.relation import SimilarityRows
+from xtcl.sampling.patterns import encode, margin_table
 from xtcl.sampling.stumps import Stumps
 
 NOBODY = -1
@@ -74,11 +75,12 @@ def find_positives(
     `tie_break` are the rows of a relation, or the place of one that `rows` compute anyway.
     """
     shuffle = Shuffle(rows.num_nodes, seed, rows.device)
-    weights = torch.tensor(stumps.weights, dtype=torch.float32, device=rows.device)
+    margins = margin_table(stumps)
+    table = torch.tensor(margins, dtype=torch.float32, device=rows.device)
     found, scores = [], []
     for nodes in rows.blocks(all_nodes(rows.num_nodes), height):
         place = tie_break if isinstance(tie_break, int) else None
-        score, kept = block_scores(rows, weights, stumps.base, nodes, keep=place)
+        score, kept = block_scores(rows, table, nodes, keep=place)
         similarity = kept if not isinstance(tie_break, SimilarityRows) else tie_break(nodes)
         if exclude is not None:
             score[torch.from_numpy(exclude[nodes.cpu().numpy()].toarray() > 0)] = -torch.inf
@@ -99,21 +101,22 @@ def find_positives(
 
 
 def block_scores(
-    rows: PatternRows, weights: Tensor, base: float, nodes: Tensor, keep: int | None = None
+    rows: PatternRows, table: Tensor, nodes: Tensor, keep: int | None = None
 ) -> tuple[Tensor, Tensor | None]:
-    """y_hat of all pairs of a block, [b, V]; -inf for pairs that are above for no relation.
+    """y_hat of all pairs of a block, [b, V]: the entry of `table` at the code of their pattern.
 
     Also the similarities of the relation at the place `keep`.
     """
-    kept = None
-    score = torch.full((len(nodes), rows.num_nodes), base, device=rows.device)
-    above = torch.zeros(score.shape, dtype=torch.uint8, device=rows.device)
-    for relation, (similarities, level) in enumerate(rows(nodes)):
-        score += weights[relation][level.int()]
-        above |= level
-        if relation == keep:
-            kept = similarities
-    return score.masked_fill_(above == 0, -torch.inf), kept
+    kept: list[Tensor] = []
+
+    def levels() -> Iterator[Tensor]:
+        for place, (similarities, level) in enumerate(rows(nodes)):
+            if place == keep:
+                kept.append(similarities)
+            yield level
+
+    codes = encode(levels(), len(rows.relations), len(rows.quantiles))
+    return table[codes.int()], kept[0] if kept else None
 
 
 def _best(score: Tensor, tie: Tensor, number: int) -> tuple[Tensor, Tensor]:

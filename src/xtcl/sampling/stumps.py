@@ -13,7 +13,8 @@ O(P R) for P patterns, whatever the number of pairs.
 The paper starts from :math:`\hat y = 0` and passes once over the relations. Then the first
 relation also has to carry the share of matches (a useless relation placed first gets a weight of
 -1.4 with seven classes), and with rare matches one step from 0 cannot go below -2. Starting from
-the log-odds of that share, and sweeping several times, cures both and costs microseconds.
+the log-odds of that share, sweeping several times, and keeping constants out of the weights
+(`Stumps.centred`) cures both and costs microseconds.
 """
 
 from __future__ import annotations
@@ -31,6 +32,23 @@ class Stumps:
 
     base: float
     weights: np.ndarray  # float64 [R, L + 1]
+
+    def centred(self, levels: np.ndarray, counts: np.ndarray) -> Stumps:
+        """The same margins with each relation's weights averaging 0 over the counted pairs.
+
+        Only the sum of all relations' constants is determined; which relation carries how much of
+        it is an accident of the order. Moved into the base, it no longer makes a relation look
+        important. A level that no pair has, and so nothing is known about, weighs 0.
+        """
+        pairs = counts.sum(axis=1)
+        weights = np.zeros_like(self.weights)
+        base = self.base
+        for relation, weight in enumerate(self.weights):
+            share = np.bincount(levels[:, relation], weights=pairs, minlength=len(weight))
+            constant = float(share @ weight / max(share.sum(), 1))
+            weights[relation] = np.where(share > 0, weight - constant, 0.0)
+            base += constant
+        return Stumps(base, weights)
 
     def margins(self, levels: np.ndarray) -> np.ndarray:
         """y_hat of patterns given by their levels [P, R]."""

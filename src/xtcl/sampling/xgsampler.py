@@ -77,7 +77,11 @@ class PairExplanation:
 
 @dataclass(frozen=True)
 class SamplerSettings:
-    """How the stumps are fitted. `SamplerSettings.paper()` is Algorithm 1 to the letter."""
+    """How the stumps are fitted. `SamplerSettings.paper()` is Algorithm 1 as printed.
+
+    With `base_score="prior"` the fit starts from the log-odds of a match, and constants are kept
+    out of the weights; with a number it starts there and the weights stay as they come.
+    """
 
     quantiles: tuple[float, ...] = PAPER_QUANTILES
     base_score: float | str = "prior"
@@ -185,7 +189,7 @@ class XGSampler:
         precisions, support = precision(digits, counts, top)
         order = training_order(precisions, support)
         base = settings.base_score
-        self.stumps_ = fit_stumps(
+        stumps = fit_stumps(
             digits,
             counts,
             num_levels=top + 1,
@@ -194,6 +198,7 @@ class XGSampler:
             sweeps=settings.sweeps,
             penalty=settings.penalty,
         )
+        self.stumps_ = stumps.centred(digits, counts) if isinstance(base, str) else stumps
         self.relation_weights_ = tuple(
             RelationWeight(
                 relation=self.relations_[r].name,

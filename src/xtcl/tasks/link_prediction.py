@@ -49,18 +49,18 @@ class LinkPrediction(Task):
         """Pairs of linked nodes with all nodes."""
         return link_folds(view, folds, rng)
 
-    def excluded(self, view: TrainingView) -> sp.csr_array:
-        """Known links: they are positives outright."""
-        return view.adjacency
+    def excluded(self, view: TrainingView, recipe: Recipe) -> sp.csr_array | None:
+        """Known links, where they are positives outright."""
+        return view.adjacency if recipe.link_draws else None
 
     def sources(
         self, view: TrainingView, positives: np.ndarray, recipe: Recipe
     ) -> list[PositiveSource]:
         """Known links, and the sampler's best candidates among the unlinked."""
-        return [
-            PositiveSource.from_links(view.adjacency, recipe.link_draws),
-            PositiveSource.from_table(positives, recipe.draws, recipe.candidate_weight),
-        ]
+        candidates = PositiveSource.from_table(positives, recipe.draws, recipe.candidate_weight)
+        if not recipe.link_draws:
+            return [candidates]
+        return [PositiveSource.from_links(view.adjacency, recipe.link_draws), candidates]
 
     def fit_head(
         self, side: TrainingSide, embedding: np.ndarray, embed: Embed, seed: int

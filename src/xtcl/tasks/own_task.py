@@ -21,7 +21,7 @@ class OwnTask(NodeClassification):
 
     Args:
         alike: gets node indices u [b] and v [c] and returns bool [b, c].
-        known: the nodes among which `alike` may be asked.
+        known: the nodes among which `alike` may be asked: their numbers, or a mask of all nodes.
 
     Fitting gives embeddings, positives and relation weights; there is no head, so nothing is
     predicted. Labels, if the graph has any, serve the label relations as in node classification.
@@ -33,7 +33,9 @@ class OwnTask(NodeClassification):
 
     def __init__(self, alike: Indicator, known: np.ndarray) -> None:
         self.alike = alike
-        self.known = np.unique(np.asarray(known, dtype=np.int64))
+        nodes = np.asarray(known)
+        nodes = np.flatnonzero(nodes) if nodes.dtype == bool else nodes
+        self.known = np.unique(nodes.astype(np.int64))
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """All pairs of the nodes among which `alike` is known."""

@@ -103,8 +103,7 @@ def _positives(sampler: XGSampler, task: Task, recipe: Recipe, options: FitOptio
     if saved is not None:
         return np.asarray(saved["nodes"].numpy())
     with options.progress.stage("finding positives", sampler.view_.num_nodes) as advance:
-        found = sampler.positives(
-            recipe.positives, exclude=task.excluded(sampler.view_), progress=advance
-        )
+        unwanted = task.excluded(sampler.view_, recipe)
+        found = sampler.positives(recipe.positives, exclude=unwanted, progress=advance)
     options.checkpoints.save("positives", {"nodes": torch.from_numpy(found.nodes)})
     return found.nodes

@@ -35,7 +35,7 @@ class Task(ABC):
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """The pairs whose I_t is known, for fitting the sampler."""
 
-    def excluded(self, view: TrainingView) -> sp.csr_array | None:
+    def excluded(self, view: TrainingView, recipe: Recipe) -> sp.csr_array | None:
         """Pairs that the sampler may not choose as positives, as a sparse 0/1 matrix."""
         return None
 

@@ -10,6 +10,7 @@ from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit
+from xtcl.graph.pairs import pair_keys
 
 Split = NodeSplit | LinkSplit
 
@@ -52,7 +53,8 @@ class TrainingSide:
 def training_side(graph: Graph, split: Split, *, use_labels: bool = False) -> TrainingSide:
     """Cut the test side off. `use_labels` keeps the labels for link prediction."""
     if isinstance(split, LinkSplit):
-        seen = split.training_graph(graph)
+        # What was repaired in the data was repaired in what is seen of them, too.
+        seen = replace(split.training_graph(graph), repairs=graph.repairs)
         seen = seen if use_labels else replace(seen, labels=None, classes=())
         return TrainingSide(seen, split.train_negatives)
     known = TrainingSide(graph).labels
@@ -65,3 +67,19 @@ def training_side(graph: Graph, split: Split, *, use_labels: bool = False) -> Tr
     labels = np.full(graph.num_nodes, -1, dtype=np.int64)
     labels[split.train] = known[split.train]
     return TrainingSide(graph.with_labels(labels))
+
+
+def refuse_overlap(side: TrainingSide, split: Split) -> None:
+    """Refuse a split whose test side holds what `side` trains on."""
+    if isinstance(split, LinkSplit):
+        tested, trained = (
+            pair_keys(pairs, split.num_nodes) for pairs in (split.test, side.graph.edges)
+        )
+        both = len(np.intersect1d(tested, trained))
+    else:
+        both = len(np.intersect1d(split.test, side.labelled))
+    if both:
+        raise UsageError(
+            f"{both} test {split.kind} of this split are training {split.kind} of the model: score "
+            "with the split it was fitted with, and make splits with node_split or link_split."
+        )

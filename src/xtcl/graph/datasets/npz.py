@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,14 +36,17 @@ def _to_graph(stored: NpzFile, name: str) -> Graph:
     attributes = _matrix(stored, "attr")
     attributes.data[attributes.data > 0] = 1
     adjacency = _matrix(stored, "adj").tocoo()
-    links, _ = canonical_edges(np.stack([adjacency.row, adjacency.col]), adjacency.shape[0])
-    return Graph.from_arrays(
+    links, repairs = canonical_edges(
+        np.stack([adjacency.row, adjacency.col]), adjacency.shape[0], directed=True
+    )
+    graph = Graph.from_arrays(
         compact_attributes(attributes),
         links,
         stored["labels"].astype(np.int64),
         classes=stored["class_names"].tolist() if "class_names" in stored else None,
         name=name,
     )
+    return replace(graph, repairs=repairs)
 
 
 def _matrix(stored: NpzFile, kind: str) -> SparseMatrix:
