@@ -26,7 +26,7 @@ def test_example_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_relation_of_the_contributors_guide_works() -> None:
     guide = README.with_name("CONTRIBUTING.md").read_text()
-    names: dict[str, Any] = {"__name__": "guide"}
+    names: dict[str, Any] = {"__name__": __name__}
     exec(re.findall(r"```python\n(.*?)```", guide, flags=re.DOTALL)[0], names)  # noqa: S102
     graph = block_model(60)
     model = XTCL(relations=[names["TwoSteps"](), "pagerank"], width=8, epochs=2).fit(graph)

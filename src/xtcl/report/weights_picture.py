@@ -29,7 +29,10 @@ def draw_weights(weights: Sequence[RelationWeight], path: Path, title: str = "")
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.set_yticks(
         list(places),
-        [f"{relation_title(w.relation)}\n{w.precision:.2f} of {w.support:,} pairs" for w in rows],
+        [
+            f"{relation_title(w.relation)}\n{w.precision:.0%} of {w.support:,} pairs alike"
+            for w in rows
+        ],
         fontsize=9,
         parse_math=False,  # a name with dollar signs is no formula
     )
