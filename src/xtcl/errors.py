@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import ClassVar
 
 
@@ -41,3 +42,11 @@ def first_few(items: Iterable[object], limit: int = 5) -> str:
     everything = list(items)
     shown = ", ".join(str(item) for item in everything[:limit])
     return shown if len(everything) <= limit else f"{shown}, ... ({len(everything)} in all)"
+
+
+def known_names(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the closest known one, and all of them."""
+    names = list(known)
+    close = get_close_matches(name.lower(), names, n=1)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    return f"{hint} Known: {', '.join(names)}."

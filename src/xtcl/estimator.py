@@ -25,7 +25,7 @@ from xtcl.memory import parse_memory, rows_within
 from xtcl.progress import Progress
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation
-from xtcl.sampling.xgsampler import PairExplanation, RelationWeight
+from xtcl.sampling.findings import PairExplanation, RelationWeight
 from xtcl.tasks.answers import LinkAnswer, NodeAnswer
 from xtcl.tasks.fit import FittedTask, fit_task
 from xtcl.tasks.pipeline import FitOptions

@@ -24,7 +24,8 @@ from xtcl.relations.registry import (
 from xtcl.relations.relation import Rows
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.crossfit import label_folds, link_folds
-from xtcl.sampling.xgsampler import SamplerSettings, XGSampler
+from xtcl.sampling.settings import SamplerSettings
+from xtcl.sampling.xgsampler import XGSampler
 
 Pair = tuple[int, int]
 Levels = dict[Pair, int]

@@ -17,7 +17,8 @@ from xtcl.relations.registry import forget_relation, register_relation, resolve_
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.crossfit import label_folds, link_folds
 from xtcl.sampling.positives import find_positives
-from xtcl.sampling.xgsampler import SamplerSettings, XGSampler
+from xtcl.sampling.settings import SamplerSettings
+from xtcl.sampling.xgsampler import XGSampler
 
 GENERAL = SamplerSettings(quantiles=(0.7, 0.95), sweeps=4)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from xtcl.baselines.gat import GAT
 from xtcl.baselines.gcn import GCN
 from xtcl.baselines.logistic import Logistic
 from xtcl.baselines.method import Method
 from xtcl.baselines.propagation import PropagationMethod
 from xtcl.baselines.xtcl import XTCLGAT, XTCLGCN
-from xtcl.errors import UsageError
+from xtcl.errors import UsageError, known_names
 
 METHODS: dict[str, type[Method]] = {
     kind.name: kind for kind in (XTCLGCN, XTCLGAT, GCN, GAT, Logistic, PropagationMethod)
@@ -21,7 +19,5 @@ def make_method(name: str) -> Method:
     """The method called `name`, in any case; an unknown name meets the closest known one."""
     kind = METHODS.get(name.lower())
     if kind is None:
-        close = get_close_matches(name.lower(), METHODS, n=1)
-        hint = f" Did you mean '{close[0]}'?" if close else ""
-        raise UsageError(f"There is no method '{name}'.{hint} Known: {', '.join(METHODS)}.")
+        raise UsageError(f"There is no method '{name}'.{known_names(name, METHODS)}")
     return kind()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from xtcl.sampling.xgsampler import RelationWeight
+    from xtcl.sampling.findings import RelationWeight
 
 
 def plain_table(*columns: str, numbers: Sequence[str] = (), title: str | None = None) -> Table:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, is_dataclass
 from typing import Any, cast
 
-from xtcl.errors import UsageError
+from xtcl.errors import UsageError, known_names
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
 from xtcl.relations.attribute_similarity import AttributeSimilarity
@@ -46,9 +45,7 @@ def relation_names() -> tuple[str, ...]:
 def make_relation(name: str, **parameters: Any) -> Relation:
     """The relation called `name`, with the given parameters and the defaults of the others."""
     if name not in _known:
-        close = difflib.get_close_matches(name, _known, n=1)
-        hint = f" Did you mean '{close[0]}'?" if close else ""
-        raise UsageError(f"There is no relation '{name}'.{hint} Known: {', '.join(_known)}.")
+        raise UsageError(f"There is no relation '{name}'.{known_names(name, _known)}")
     return _known[name](**parameters)
 
 

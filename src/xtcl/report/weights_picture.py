@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xtcl.files import atomic_path
 from xtcl.relations.registry import relation_title
-from xtcl.sampling.xgsampler import RelationWeight
+from xtcl.sampling.findings import RelationWeight
 
 ABOVE, BELOW = "#2a6f97", "#c9ada7"
 

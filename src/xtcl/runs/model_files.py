@@ -30,7 +30,8 @@ from xtcl.learning.stopping import Plateau
 from xtcl.learning.trainer import Trained, TrainingSettings
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.patterns import PatternCounts
-from xtcl.sampling.xgsampler import SamplerSettings, XGSampler
+from xtcl.sampling.settings import SamplerSettings
+from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks.fit import FittedTask
 from xtcl.tasks.link_head import LinkHead
 from xtcl.tasks.logistic_head import LogisticHead

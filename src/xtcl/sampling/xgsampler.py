@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,11 +12,13 @@ from xtcl.errors import DataError, NotFittedError, UsageError
 from xtcl.relations.pattern_rows import PatternRows, block_height, usable
 from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.relation import Relation, SimilarityRows
-from xtcl.relations.thresholds import PAPER_QUANTILES, check_quantiles, thresholds
+from xtcl.relations.thresholds import thresholds
 from xtcl.relations.view import TrainingView
+from xtcl.sampling.findings import PairExplanation, PairSignal, RelationWeight
 from xtcl.sampling.fold import Fold
 from xtcl.sampling.patterns import PatternCounts, check_code_fits, count_patterns
 from xtcl.sampling.positives import Positives, find_positives
+from xtcl.sampling.settings import SamplerSettings
 from xtcl.sampling.stumps import (
     Stumps,
     fit_stumps,
@@ -26,89 +27,6 @@ from xtcl.sampling.stumps import (
     sigmoid,
     training_order,
 )
-
-
-@dataclass(frozen=True)
-class RelationWeight:
-    """What the sampler learned about one relation.
-
-    `order` is its place in the training order (1 is first), `precision` the share of matches among
-    the `support` counted pairs at its highest level, `w0` and `w1` the weights of a pair below all
-    thresholds and above all of them, `weights` the weight of every level, `importance` the largest
-    of their absolute values: the paper's max(|w0|, |w1|).
-    """
-
-    relation: str
-    order: int
-    precision: float
-    support: int
-    w0: float
-    w1: float
-    importance: float
-    weights: tuple[float, ...]
-
-    def to_json(self) -> dict[str, object]:
-        """Plain values for a JSON file."""
-        return asdict(self) | {"weights": list(self.weights)}
-
-
-@dataclass(frozen=True)
-class PairSignal:
-    """One relation's part in the score of one pair."""
-
-    relation: str
-    similarity: float
-    thresholds: tuple[float, ...]
-    level: int
-    weight: float
-
-
-@dataclass(frozen=True)
-class PairExplanation:
-    """Why v is a positive of u or not: the signals, strongest first, and what they add up to."""
-
-    u: int
-    v: int
-    base: float
-    signals: tuple[PairSignal, ...]
-    score: float
-    probability: float
-
-
-@dataclass(frozen=True)
-class SamplerSettings:
-    """How the stumps are fitted. `SamplerSettings.paper()` is Algorithm 1 as printed.
-
-    With `base_score="prior"` the fit starts from the log-odds of a match, and constants are kept
-    out of the weights; with a number it starts there and the weights stay as they come.
-    """
-
-    quantiles: tuple[float, ...] = PAPER_QUANTILES
-    base_score: float | str = "prior"
-    sweeps: int = 30
-    penalty: float = 1.0
-    tie_break: str | None = "attribute-distribution"
-
-    @classmethod
-    def paper(cls) -> SamplerSettings:
-        """One threshold, start from 0, one pass, ties by chance."""
-        return cls(PAPER_QUANTILES, base_score=0.0, sweeps=1, penalty=1.0, tie_break=None)
-
-    def checked(self) -> SamplerSettings:
-        """These settings, or an error that names the one that cannot be used."""
-        check_quantiles(self.quantiles)
-        if isinstance(self.base_score, str):
-            if self.base_score != "prior":
-                raise UsageError(f"base_score='{self.base_score}' must be 'prior' or a number.")
-        elif not np.isfinite(self.base_score):
-            raise UsageError(f"base_score={self.base_score} must be 'prior' or a finite number.")
-        if self.sweeps < 1:
-            raise UsageError(f"sweeps={self.sweeps} must be at least 1.")
-        if not self.penalty >= 0:
-            raise UsageError(f"penalty={self.penalty} must not be negative.")
-        if self.tie_break is not None:
-            make_relation(self.tie_break)
-        return self
 
 
 class XGSampler:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from xtcl.learning.trainer import TrainingSettings
-from xtcl.sampling.xgsampler import SamplerSettings
+from xtcl.sampling.settings import SamplerSettings
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Literal, NamedTuple
 
-from xtcl.errors import UsageError
+from xtcl.errors import UsageError, known_names
 from xtcl.graph.datasets.hashes import CITESEER, COMPUTERS, CORA, PHOTO, PUBMED
 
 Family = Literal["Planetoid", "Amazon", "Coauthor", "CitationFull"]
@@ -73,7 +72,5 @@ def dataset_spec(name: str) -> DatasetSpec:
     """The entry called `name`, in any case; an unknown name meets the closest known one."""
     spec = DATASETS.get(name.lower())
     if spec is None:
-        close = get_close_matches(name.lower(), DATASETS, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise UsageError(f"There is no data set {name!r}.{hint} Known: {', '.join(DATASETS)}.")
+        raise UsageError(f"There is no data set {name!r}.{known_names(name, DATASETS)}")
     return spec

@@ -1,0 +1,46 @@
+"""How the stumps are fitted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from xtcl.errors import UsageError
+from xtcl.relations.registry import make_relation
+from xtcl.relations.thresholds import PAPER_QUANTILES, check_quantiles
+
+
+@dataclass(frozen=True)
+class SamplerSettings:
+    """How the stumps are fitted. `SamplerSettings.paper()` is Algorithm 1 as printed.
+
+    With `base_score="prior"` the fit starts from the log-odds of a match, and constants are kept
+    out of the weights; with a number it starts there and the weights stay as they come.
+    """
+
+    quantiles: tuple[float, ...] = PAPER_QUANTILES
+    base_score: float | str = "prior"
+    sweeps: int = 30
+    penalty: float = 1.0
+    tie_break: str | None = "attribute-distribution"
+
+    @classmethod
+    def paper(cls) -> SamplerSettings:
+        """One threshold, start from 0, one pass, ties by chance."""
+        return cls(PAPER_QUANTILES, base_score=0.0, sweeps=1, penalty=1.0, tie_break=None)
+
+    def checked(self) -> SamplerSettings:
+        """These settings, or an error that names the one that cannot be used."""
+        check_quantiles(self.quantiles)
+        if isinstance(self.base_score, str):
+            if self.base_score != "prior":
+                raise UsageError(f"base_score='{self.base_score}' must be 'prior' or a number.")
+        elif not math.isfinite(self.base_score):
+            raise UsageError(f"base_score={self.base_score} must be 'prior' or a finite number.")
+        if self.sweeps < 1:
+            raise UsageError(f"sweeps={self.sweeps} must be at least 1.")
+        if not self.penalty >= 0:
+            raise UsageError(f"penalty={self.penalty} must not be negative.")
+        if self.tie_break is not None:
+            make_relation(self.tie_break)
+        return self
