@@ -86,3 +86,15 @@ def test_an_interrupt_is_130(graph_file: Path, monkeypatch: pytest.MonkeyPatch) 
     assert result.exit_code == 130
     assert result.stdout == ""
     assert "Interrupted." in result.stderr
+
+
+def test_repairs_are_said_on_stderr(tmp_path: Path) -> None:
+    graph = small_graph()
+    loops = np.array([[0, 1], [0, 1]])
+    repaired = graph.with_edges(np.concatenate([graph.edges, loops], axis=1))
+    repaired.save(tmp_path / "g.npz")
+    arguments = ["evaluate", str(tmp_path / "g.npz"), "--method", "logistic", "--splits", "1"]
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert result.exit_code == 0
+    assert "from a node to itself were dropped" in result.stderr
+    assert "dropped" not in result.stdout

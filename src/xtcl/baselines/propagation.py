@@ -7,13 +7,13 @@ from typing import ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
 
 from xtcl.baselines.link_rows import judge, leading_axes
 from xtcl.baselines.method import Method
 from xtcl.graph.graph import Graph
 from xtcl.learning.encoders.propagation import Propagation
 from xtcl.learning.inputs import encoder_inputs
+from xtcl.learning.unit_rows import unit_rows
 from xtcl.progress import Progress
 from xtcl.tasks.answers import Answer, LinkAnswer, NodeAnswer
 from xtcl.tasks.link_prediction import HIDDEN_SHARE
@@ -37,7 +37,7 @@ def smoothed_attributes(graph: Graph, device: torch.device) -> list[Tensor]:
     powers = [x]
     for _ in range(max(max(variant) for variant in VARIANTS)):
         powers.append(smooth(powers[-1], edge_index))
-    return [F.normalize(power) for power in powers]
+    return [unit_rows(power) for power in powers]
 
 
 class PropagationMethod(Method):

@@ -43,14 +43,15 @@ def evaluate(
 
     chosen = make_method(method)
     chosen.check_task(task.value)
+    notes = Console(stderr=True)
     result = run(
-        read_graph(graph, data),
+        read_graph(graph, data, notes),
         task.value,
         chosen,
         splits=splits,
         seed=seed,
         device=pick_device(device),
-        progress=Bars(Console(stderr=True)),
+        progress=Bars(notes),
     )
     if as_json:
         typer.echo(json.dumps(result.to_json()))

@@ -81,9 +81,7 @@ def fit(
     model.resolved_recipe()  # what cannot be used is refused before anything is read or written
     if memory is not None:
         parse_memory(memory)
-    whole = read_graph(graph, data)
-    for repair in whole.repairs.sentences():
-        notes.print(repair, markup=False)
+    whole = read_graph(graph, data, notes)
     split = make_split(whole, task.value, seed)
     identity = fit_identity(model, whole, split)
     if is_finished(out):

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from xtcl.sampling.findings import RelationWeight
 
 
-def plain_table(*columns: str, numbers: Sequence[str] = (), title: str | None = None) -> Table:
+def plain_table(*columns: str, numbers: Sequence[str] = ()) -> Table:
     """A table without a frame; the columns named in `numbers` are set flush right."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(
             column,
