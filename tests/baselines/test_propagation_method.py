@@ -83,10 +83,10 @@ def test_links_choose_by_smoothing_without_the_hidden_links(
 
     powers = smoothed_attributes(links.graph, CPU)
     rows = {variant: leading_axes(side_by_side(powers, variant)) for variant in VARIANTS}
-    found = [judge(links, rows[variant], 2).auc for variant in VARIANTS]
+    found = [judge(links, rows[variant], 2, CPU).auc for variant in VARIANTS]
     best = VARIANTS[found.index(max(found))]
     final = leading_axes(side_by_side(smoothed_attributes(side.graph, CPU), best))
-    head = fit_chosen(judge(links, rows[best], 2).head, side, final, 2)
+    head = fit_chosen(judge(links, rows[best], 2, CPU).head, side, final, 2)
     np.testing.assert_array_equal(answer.score(side.negatives), head.score(final, side.negatives))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from xtcl.graph.datasets import block_model
 from xtcl.graph.graph import Graph
@@ -109,7 +110,7 @@ def test_the_task_embeds_anew_without_the_hidden_links() -> None:
         asked.append(graph)
         return hidden_z
 
-    head: Any = LinkPrediction().fit_head(SIDE, z, embed, seed=3)
+    head: Any = LinkPrediction().fit_head(SIDE, z, embed, seed=3, device=torch.device("cpu"))
     links = hide_links(SIDE, HIDDEN_SHARE, seed=3)
     assert [graph.fingerprint() for graph in asked] == [links.graph.fingerprint()]
     assert head.kind == choose_scorer(links, hidden_z, 3).kind  # judged on the inner embedding,

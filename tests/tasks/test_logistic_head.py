@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -9,10 +10,8 @@ from safetensors.numpy import load, save
 from sklearn.linear_model import LogisticRegression
 
 from xtcl.errors import DataError, UsageError
-from xtcl.tasks import logistic_solver
+from xtcl.tasks import logistic_head, logistic_solver
 from xtcl.tasks.logistic_head import LogisticHead, fit_logistic, logistic_path
-from xtcl.tasks.logistic_solver import solve_path
-from xtcl.tasks.principal_rows import principal_rows
 from xtcl.tasks.strength_choice import STRENGTHS, stratified_folds
 
 Floats = NDArray[np.float64]
@@ -82,20 +81,6 @@ def test_it_is_scikit_learns_model(classes: int, factor: float, strength: float)
         np.testing.assert_allclose(head.coef_, oracle.coef_, rtol=1e-6, atol=1e-6)
 
 
-def test_principal_axes_change_nothing_but_the_cost() -> None:
-    rows, labels = clusters(25, 70, 3)
-    turned = principal_rows(rows)
-    assert turned.coordinates.shape == (25, 24)
-    np.testing.assert_allclose(turned.coordinates @ turned.axes.T + turned.centre, rows, atol=1e-12)
-    strengths = [0.1, 10.0, 1e4]
-    short = solve_path(turned.coordinates, labels, 3, strengths, 1e-10)
-    long = solve_path(rows, labels, 3, strengths, 1e-10)
-    for in_axes, expected in zip(short, long, strict=True):
-        found = turned.unrotate(in_axes)
-        np.testing.assert_allclose(found.coef, expected.coef, rtol=1e-6, atol=1e-8)
-        np.testing.assert_allclose(found.intercept, expected.intercept, rtol=1e-6, atol=1e-6)
-
-
 def test_the_path_forgets_where_it_came_from() -> None:
     rows, labels = clusters(40, 60, 3)
     along = list(logistic_path(rows, labels))
@@ -107,10 +92,21 @@ def test_the_path_forgets_where_it_came_from() -> None:
 
 def test_blocks_of_rows_change_nothing_but_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, labels = clusters(40, 6, 3)
-    (whole,) = logistic_path(rows, labels, strengths=[5.0])
-    monkeypatch.setattr(logistic_solver, "BLOCK", 21)
-    (blocked,) = logistic_path(rows, labels, strengths=[5.0])
-    np.testing.assert_allclose(blocked.coef_, whole.coef_, rtol=1e-8, atol=1e-10)
+    (head,) = logistic_path(rows, labels, strengths=[5.0])
+    whole = head.predict_proba(rows)
+    monkeypatch.setattr(logistic_head, "BLOCK", 21)  # three rows, and one left over at the end
+    np.testing.assert_allclose(head.predict_proba(rows), whole, rtol=1e-12)
+    np.testing.assert_array_equal(head.predict(rows), whole.argmax(axis=1))
+    monkeypatch.setattr(logistic_head, "BLOCK", 1)  # less than a row
+    np.testing.assert_allclose(head.predict_proba(rows), whole, rtol=1e-12)
+
+
+def test_the_device_is_the_cpu_unless_another_is_named() -> None:
+    rows, labels = clusters(40, 6, 3)
+    default, named = (fit_logistic(rows, labels, device=d) for d in (None, torch.device("cpu")))
+    assert default.coef_.tobytes() == named.coef_.tobytes()
+    assert isinstance(named.coef_, np.ndarray)
+    assert isinstance(named.intercept_, np.ndarray)
 
 
 def test_the_strength_is_the_best_of_the_folds() -> None:

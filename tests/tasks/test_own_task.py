@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.datasets import block_model
@@ -16,6 +17,7 @@ from xtcl.tasks.registry import TASKS, make_task
 from xtcl.tasks.training_side import TrainingSide
 
 GRAPH = block_model(60, num_classes=3)
+CPU = torch.device("cpu")
 
 
 def view_of(labelled: int = 30) -> TrainingView:
@@ -117,7 +119,7 @@ def test_too_few_known_nodes_are_refused() -> None:
 def test_there_is_no_head_and_no_answer() -> None:
     task = OwnTask(near, np.arange(9))
     side = TrainingSide(GRAPH)
-    assert task.fit_head(side, np.zeros((60, 2)), lambda graph: np.zeros((60, 2)), 0) is None
+    assert task.fit_head(side, np.zeros((60, 2)), lambda graph: np.zeros((60, 2)), 0, CPU) is None
     with pytest.raises(UsageError, match="has no head, so there is nothing to predict or score"):
         task.answer(None, np.zeros((60, 2)), 3)
 

@@ -23,9 +23,9 @@ class JudgedScorer(NamedTuple):
     auc: float
 
 
-def judge(links: HiddenLinks, rows: np.ndarray, seed: int) -> JudgedScorer:
+def judge(links: HiddenLinks, rows: np.ndarray, seed: int, device: torch.device) -> JudgedScorer:
     """Choose a scorer; `rows` [V, d] must not have seen the hidden links."""
-    head = choose_scorer(links, rows, seed)
+    head = choose_scorer(links, rows, seed, device=device)
     return JudgedScorer(head, auc(*(head.score(rows, pairs) for pairs in links.hidden)))
 
 

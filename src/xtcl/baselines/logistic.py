@@ -50,12 +50,13 @@ class Logistic(Method):
 
 def _nodes(side: TrainingSide, x: torch.Tensor, seed: int) -> NodeAnswer:
     rows = np.asarray(x.cpu().numpy())
-    head = fit_logistic(rows[side.labelled], side.labels[side.labelled], seed=seed)
+    known = side.labelled
+    head = fit_logistic(rows[known], side.labels[known], seed=seed, device=x.device)
     return NodeAnswer(head.predict_proba(rows, side.graph.num_classes))
 
 
 def _links(side: TrainingSide, x: torch.Tensor, seed: int) -> LinkAnswer:
     rows = leading_axes(x)
-    chosen = choose_scorer(hide_links(side, HIDDEN_SHARE, seed), rows, seed)
-    head = fit_chosen(chosen, side, rows, seed)
+    chosen = choose_scorer(hide_links(side, HIDDEN_SHARE, seed), rows, seed, device=x.device)
+    head = fit_chosen(chosen, side, rows, seed, device=x.device)
     return LinkAnswer(lambda pairs: head.score(rows, pairs))

@@ -78,7 +78,7 @@ def _fit_nodes(
     with progress.stage("choosing how far to smooth", len(VARIANTS)) as advance:
         for variant in VARIANTS:
             rows = side_by_side(powers, variant)[torch.from_numpy(known)]
-            heads[variant] = fit_logistic(rows.numpy(), classes, seed=seed)
+            heads[variant] = fit_logistic(rows.numpy(), classes, seed=seed, device=device)
             advance(1)
     best = max(VARIANTS, key=lambda variant: heads[variant].cv_accuracy_)
     rows = side_by_side(powers, best)
@@ -93,11 +93,11 @@ def _fit_links(
     judged = {}
     with progress.stage("choosing how far to smooth", len(VARIANTS)) as advance:
         for variant in VARIANTS:
-            judged[variant] = judge(links, _link_rows(powers, variant), seed)
+            judged[variant] = judge(links, _link_rows(powers, variant), seed, device)
             advance(1)
     best = max(VARIANTS, key=lambda variant: judged[variant].auc)
     rows = _link_rows(smoothed_attributes(side.graph, device), best)
-    head = fit_chosen(judged[best].head, side, rows, seed)
+    head = fit_chosen(judged[best].head, side, rows, seed, device=device)
     return LinkAnswer(lambda pairs: head.score(rows, pairs))
 
 

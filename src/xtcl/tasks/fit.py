@@ -50,5 +50,5 @@ def fit_task(
         return run(training).embedding
 
     fitted = run(side.graph)
-    head = task.fit_head(side, fitted.embedding, embed, options.seed)
+    head = task.fit_head(side, fitted.embedding, embed, options.seed, options.device)
     return FittedTask(task, fitted, head, side.graph.num_classes)

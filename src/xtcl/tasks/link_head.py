@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
@@ -90,6 +91,7 @@ def fit_link_head(
     seed: int = 0,
     max_pairs: int = 20_000,
     validation: tuple[ArrayLike, ArrayLike] | None = None,
+    device: torch.device | None = None,
 ) -> LinkHead:
     """Fit a scorer on training links and non-links, each [2, n].
 
@@ -97,7 +99,8 @@ def fit_link_head(
     non-links), or else the best in cross-validation over the training pairs. Links that made z are
     easier than others, so cross-validation over them trusts the embedding too much: pass links
     that were hidden from it where there are any. At most `max_pairs` pairs are used, half of them
-    links, drawn by the seed. Memory about 48 max_pairs d bytes.
+    links, drawn by the seed. The fit runs on `device`, the CPU by default. Memory about
+    48 max_pairs d bytes.
     """
     rows = checked_rows(z, "The embedding")
     rng = np.random.default_rng(seed)
@@ -109,16 +112,22 @@ def fit_link_head(
     pairs = np.hstack(sides)
     if _checked_kind(kind) != "hadamard":
         scores = pair_scores(rows, pairs, unit=kind == "cosine")[:, None]
-        return _collapsed(kind, _only_fit(scores, labels, USUAL_STRENGTH))
+        return _collapsed(kind, _only_fit(scores, labels, USUAL_STRENGTH, device))
     features = pair_features(rows, pairs)
     if len(strengths) == 1:
-        return _collapsed(kind, _only_fit(features, labels, strengths[0]))
+        return _collapsed(kind, _only_fit(features, labels, strengths[0], device))
     if validation is None:
         found = fit_logistic(
-            features, labels, strengths=strengths, folds=LINK_FOLDS, seed=seed, normalise=False
+            features,
+            labels,
+            strengths=strengths,
+            folds=LINK_FOLDS,
+            seed=seed,
+            normalise=False,
+            device=device,
         )
         return _collapsed(kind, found)
-    path = logistic_path(features, labels, strengths=strengths, normalise=False)
+    path = logistic_path(features, labels, strengths=strengths, normalise=False, device=device)
     # max keeps the first of equals, and the path starts with the strongest penalty.
     return max((_collapsed(kind, head) for head in path), key=lambda h: _auc(h, rows, *validation))
 
@@ -127,8 +136,10 @@ def _auc(head: LinkHead, z: ArrayLike, positives: ArrayLike, negatives: ArrayLik
     return auc(head.score(z, positives), head.score(z, negatives))
 
 
-def _only_fit(features: Floats, labels: NDArray[np.int64], strength: float) -> LogisticHead:
-    (head,) = logistic_path(features, labels, strengths=[strength], normalise=False)
+def _only_fit(
+    features: Floats, labels: NDArray[np.int64], strength: float, device: torch.device | None
+) -> LogisticHead:
+    (head,) = logistic_path(features, labels, strengths=[strength], normalise=False, device=device)
     return head
 
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 
 from xtcl.learning.positive_source import PositiveSource
 from xtcl.learning.trainer import TrainingSettings
@@ -63,12 +64,17 @@ class LinkPrediction(Task):
         return [PositiveSource.from_links(view.adjacency, recipe.link_draws), candidates]
 
     def fit_head(
-        self, side: TrainingSide, embedding: np.ndarray, embed: Embed, seed: int
+        self,
+        side: TrainingSide,
+        embedding: np.ndarray,
+        embed: Embed,
+        seed: int,
+        device: torch.device,
     ) -> LinkHead:
         """Choose a scorer by links hidden from a whole fit of their own; fit it on all links."""
         links = hide_links(side, HIDDEN_SHARE, seed)
-        chosen = choose_scorer(links, embed(links.graph), seed)
-        return fit_chosen(chosen, side, embedding, seed)
+        chosen = choose_scorer(links, embed(links.graph), seed, device=device)
+        return fit_chosen(chosen, side, embedding, seed, device=device)
 
     def answer(self, head: LinkHead, embedding: np.ndarray, num_classes: int) -> LinkAnswer:
         """Scores of pairs."""

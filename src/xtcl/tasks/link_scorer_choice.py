@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from xtcl.graph.graph import Graph
 from xtcl.tasks.link_head import KINDS, LinkHead, fit_link_head
@@ -38,16 +39,27 @@ def _divide(
     return pairs[:, np.sort(order[:cut])], pairs[:, np.sort(order[cut:])]
 
 
-def choose_scorer(links: HiddenLinks, embedding: np.ndarray, seed: int) -> LinkHead:
+def choose_scorer(
+    links: HiddenLinks, embedding: np.ndarray, seed: int, *, device: torch.device | None = None
+) -> LinkHead:
     """The scorer with the best AUC on the hidden links, fitted on the kept ones."""
     heads = [
-        fit_link_head(kind, embedding, *links.kept, seed=seed, validation=links.hidden)
+        fit_link_head(
+            kind, embedding, *links.kept, seed=seed, validation=links.hidden, device=device
+        )
         for kind in KINDS
     ]
     return max(heads, key=lambda head: auc(*(head.score(embedding, side) for side in links.hidden)))
 
 
-def fit_chosen(chosen: LinkHead, side: TrainingSide, embedding: np.ndarray, seed: int) -> LinkHead:
+def fit_chosen(
+    chosen: LinkHead,
+    side: TrainingSide,
+    embedding: np.ndarray,
+    seed: int,
+    *,
+    device: torch.device | None = None,
+) -> LinkHead:
     """A scorer of the kind and strength of `chosen`, fitted on all training links."""
     return fit_link_head(
         chosen.kind,
@@ -56,4 +68,5 @@ def fit_chosen(chosen: LinkHead, side: TrainingSide, embedding: np.ndarray, seed
         side.negatives,
         strengths=[chosen.strength_],
         seed=seed,
+        device=device,
     )

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from xtcl.errors import DataError, UsageError
-from xtcl.tasks.logistic_problem import Problem, prepare, scaled
-from xtcl.tasks.logistic_solver import Codes, Floats, Weights, solve_path
-from xtcl.tasks.rows import centred_rows, checked_rows
+from xtcl.tasks.logistic_problem import Codes, Problem, prepare, scaled
+from xtcl.tasks.logistic_solver import Weights, solve_path
+from xtcl.tasks.rows import Floats, centred_rows, checked_rows
 from xtcl.tasks.strength_choice import STRENGTHS, checked_strengths, choose_strength
 
 TOLERANCE = 1e-9  # relative error of the coefficients
+BLOCK = 2**22  # numbers in a block of rows to score: 32 MiB
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,14 @@ class LogisticHead:
                 f"The embedding has {rows.shape[1]} columns, but the head was fitted on "
                 f"{len(self.mean_)}; pass rows from the model the head was fitted with."
             )
-        prepared = scaled(centred_rows(rows, self.mean_), self.scale_, self.normalise)
-        return np.asarray(prepared @ self.coef_.T + self.intercept_)
+        # Prepared rows are float64; those of all nodes at once would be copies of the embedding.
+        step = max(1, BLOCK // max(1, rows.shape[1]))
+        scores = np.empty((len(rows), len(self.classes_)))
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            x = scaled(centred_rows(rows[part], self.mean_), self.scale_, self.normalise)
+            scores[part] = x @ self.coef_.T + self.intercept_
+        return scores
 
 
 def fit_logistic(
@@ -108,14 +116,15 @@ def fit_logistic(
     folds: int = 5,
     seed: int = 0,
     normalise: bool = True,
+    device: torch.device | None = None,
 ) -> LogisticHead:
     """Fit training rows [n, d] to class codes [n], with C chosen by stratified cross-validation.
 
     Rows are centred by their mean and brought to unit length; with `normalise=False` they are
     divided by one number, so that their mean square length is 1. The seed draws the folds; nothing
-    else is random.
+    else is random. The fit runs on `device`, the CPU by default.
     """
-    problem = prepare(embedding, labels, normalise)
+    problem = prepare(embedding, labels, normalise, device)
     rows, codes, num_classes = problem.turned.coordinates, problem.codes, len(problem.classes)
     strength, accuracy = choose_strength(rows, codes, num_classes, strengths, folds, seed)
     (weights,) = solve_path(rows, codes, num_classes, [strength], TOLERANCE)
@@ -128,9 +137,10 @@ def logistic_path(
     *,
     strengths: Sequence[float] = STRENGTHS,
     normalise: bool = True,
+    device: torch.device | None = None,
 ) -> Iterator[LogisticHead]:
     """One converged head per C, in rising order, for callers with a validation set to choose by."""
-    problem = prepare(embedding, labels, normalise)
+    problem = prepare(embedding, labels, normalise, device)
     rising = checked_strengths(strengths)
     rows = problem.turned.coordinates
     path = solve_path(rows, problem.codes, len(problem.classes), rising, TOLERANCE)
@@ -139,9 +149,9 @@ def logistic_path(
 
 
 def _head(problem: Problem, weights: Weights, strength: float, cv_accuracy: float) -> LogisticHead:
-    coef, intercept = problem.turned.unrotate(weights)
+    coef, intercept = (part[0].cpu().numpy() for part in problem.turned.unrotate(weights))
     return LogisticHead(
-        coef_=np.ascontiguousarray(coef.T),
+        coef_=coef,
         intercept_=intercept,
         classes_=problem.classes,
         mean_=problem.mean,

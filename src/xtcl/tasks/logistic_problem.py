@@ -5,26 +5,34 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from xtcl.errors import DataError, first_few
-from xtcl.tasks.logistic_solver import Codes, Floats
 from xtcl.tasks.principal_rows import PrincipalRows, principal_rows
-from xtcl.tasks.rows import centred_rows, checked_rows, unit_rows
+from xtcl.tasks.rows import Floats, centred_rows, checked_rows, unit_rows
+
+Codes = NDArray[np.int64]
 
 
 class Problem(NamedTuple):
-    """Rows z - mean, scaled and in principal axes; `classes[codes]` are their labels."""
+    """Rows z - mean, scaled and in principal axes; `classes[codes]` are their labels.
+
+    Codes and turned rows lie on the device that fits them.
+    """
 
     mean: Floats
     scale: float
     normalise: bool
     classes: Codes
-    codes: Codes
+    codes: Tensor
     turned: PrincipalRows
 
 
-def prepare(embedding: ArrayLike, labels: ArrayLike, normalise: bool) -> Problem:
+def prepare(
+    embedding: ArrayLike, labels: ArrayLike, normalise: bool, device: torch.device | None
+) -> Problem:
     """Check, centre, scale and turn the training rows [n, d] with class codes [n]."""
     rows = checked_rows(embedding, "The embedding")
     classes, codes = _checked_labels(labels, len(rows))
@@ -33,8 +41,8 @@ def prepare(embedding: ArrayLike, labels: ArrayLike, normalise: bool) -> Problem
     # A constant embedding has no length to divide by.
     size = 1.0 if normalise else float(np.sqrt((centred**2).sum(axis=1).mean()))
     scale = size if size > 0 else 1.0
-    turned = principal_rows(scaled(centred, scale, normalise))
-    return Problem(mean, scale, normalise, classes, codes, turned)
+    turned = principal_rows(torch.from_numpy(scaled(centred, scale, normalise)).to(device))
+    return Problem(mean, scale, normalise, classes, torch.from_numpy(codes).to(device), turned)
 
 
 def _checked_labels(labels: ArrayLike, num_rows: int) -> tuple[Codes, Codes]:

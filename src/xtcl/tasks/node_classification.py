@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+import torch
 
 from xtcl.learning.positive_source import PositiveSource
 from xtcl.relations.view import TrainingView
@@ -43,10 +44,16 @@ class NodeClassification(Task):
         return [PositiveSource.from_table(positives, recipe.draws)]
 
     def fit_head(
-        self, side: TrainingSide, embedding: np.ndarray, embed: Embed, seed: int
+        self,
+        side: TrainingSide,
+        embedding: np.ndarray,
+        embed: Embed,
+        seed: int,
+        device: torch.device,
     ) -> LogisticHead:
         """Logistic regression, its strength chosen by cross-validation on the training labels."""
-        return fit_logistic(embedding[side.labelled], side.labels[side.labelled], seed=seed)
+        known = side.labelled
+        return fit_logistic(embedding[known], side.labels[known], seed=seed, device=device)
 
     def answer(self, head: LogisticHead, embedding: np.ndarray, num_classes: int) -> NodeAnswer:
         """Class probabilities."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 
 from xtcl.errors import UsageError
 from xtcl.relations.view import TrainingView
@@ -47,7 +48,14 @@ class OwnTask(NodeClassification):
             )
         return label_folds(view, self.alike, folds, rng, labelled=self.known)
 
-    def fit_head(self, side: TrainingSide, embedding: np.ndarray, embed: Embed, seed: int) -> Any:
+    def fit_head(
+        self,
+        side: TrainingSide,
+        embedding: np.ndarray,
+        embed: Embed,
+        seed: int,
+        device: torch.device,
+    ) -> Any:
         """No head: the task defines no answer."""
         return None
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from scipy.special import log_softmax
+from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.tasks.logistic_solver import Codes, Floats, solve_path
+from xtcl.tasks.logistic_solver import solve_path
+
+Codes = NDArray[np.int64]
 
 # C for rows of unit mean square length. Below them a few hundred labels are all but ignored; above
 # them the penalty hardly matters any more.
@@ -30,7 +33,7 @@ def checked_strengths(strengths: Sequence[float]) -> list[float]:
     return rising
 
 
-def stratified_folds(codes: Codes, folds: int, seed: int) -> NDArray[np.int64]:
+def stratified_folds(codes: Codes, folds: int, seed: int) -> Codes:
     """The fold each row is held out in; -1 for the only member of a class, never held out.
 
     Each class is shuffled and dealt like cards, the next class going on where the last one
@@ -49,7 +52,7 @@ def stratified_folds(codes: Codes, folds: int, seed: int) -> NDArray[np.int64]:
 
 
 def choose_strength(
-    rows: Floats, codes: Codes, num_classes: int, strengths: Sequence[float], folds: int, seed: int
+    rows: Tensor, codes: Tensor, num_classes: int, strengths: Sequence[float], folds: int, seed: int
 ) -> tuple[float, float]:
     """The C with the best held-out accuracy, and that accuracy.
 
@@ -62,21 +65,20 @@ def choose_strength(
     if folds < 2:
         raise UsageError(f"folds is {folds}; cross-validation needs at least 2.")
     rising = checked_strengths(strengths)
-    fold_of = stratified_folds(codes, folds, seed)
-    if (fold_of < 0).all():
+    fold_of = torch.from_numpy(stratified_folds(codes.cpu().numpy(), folds, seed)).to(codes)
+    held = (fold_of >= 0).nonzero()[:, 0]
+    if not len(held):
         distance = [abs(np.log(c / USUAL_STRENGTH)) for c in rising]
         return rising[int(np.argmin(distance))], float("nan")
-    right = np.zeros(len(rising), dtype=np.int64)
-    likelihood = np.zeros(len(rising))
-    for fold in range(folds):
-        held = fold_of == fold
-        path = solve_path(rows[~held], codes[~held], num_classes, rising, CV_TOLERANCE)
-        for position, fit in enumerate(path):
-            scores = rows[held] @ fit.coef + fit.intercept
-            right[position] += np.count_nonzero(scores.argmax(axis=1) == codes[held])
-            chosen = log_softmax(scores, axis=1)[np.arange(len(scores)), codes[held]]
-            likelihood[position] += chosen.sum()
+    kept = fold_of != torch.arange(folds, device=codes.device)[:, None]
+    right, likelihood = [], []
+    for fit in solve_path(rows, codes, num_classes, rising, CV_TOLERANCE, kept):
+        everyone = fit.coef @ rows.T + fit.intercept[:, :, None]
+        scores = everyone[fold_of[held], :, held]  # each row's from the fold that left it out
+        right.append(int((scores.argmax(dim=1) == codes[held]).sum()))
+        chosen = scores.log_softmax(dim=1).gather(1, codes[held, None])
+        likelihood.append(float(chosen.mean()))
     # The fits are only as exact as CV_TOLERANCE: smaller differences are no preference.
-    nearly = np.round(likelihood / np.count_nonzero(fold_of >= 0) / CV_TOLERANCE)
+    nearly = np.round(np.array(likelihood) / CV_TOLERANCE)
     best = max(range(len(rising)), key=lambda c: (right[c], nearly[c]))
-    return rising[best], float(right[best] / np.count_nonzero(fold_of >= 0))
+    return rising[best], right[best] / len(held)

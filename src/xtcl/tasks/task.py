@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 
 from xtcl.graph.graph import Graph
 from xtcl.learning.positive_source import PositiveSource
@@ -46,7 +47,14 @@ class Task(ABC):
         """What training draws from, given the table of the sampler's positives [V, B]."""
 
     @abstractmethod
-    def fit_head(self, side: TrainingSide, embedding: np.ndarray, embed: Embed, seed: int) -> Any:
+    def fit_head(
+        self,
+        side: TrainingSide,
+        embedding: np.ndarray,
+        embed: Embed,
+        seed: int,
+        device: torch.device,
+    ) -> Any:
         """The head for `embedding`; `embed` repeats the fit on less data where it must choose."""
 
     @abstractmethod
