@@ -1,4 +1,4 @@
-"""Encoders by name, the attention encoder, and a module of the user's own."""
+"""Encoders by name, and a module of the user's own."""
 
 from __future__ import annotations
 
@@ -44,30 +44,6 @@ def test_shape_and_gradient(name: str, shape: str, layers: int) -> None:
         parameter.grad is not None and parameter.grad.isfinite().all()
         for parameter in encoder.parameters()
     )
-
-
-def test_attention_of_one_head_by_hand() -> None:
-    encoder = GATEncoder(2, 2, heads=1, dropout=0.0)
-    known = dict(encoder.named_parameters())
-    x = torch.tensor([[1.0, 2.0], [-1.0, 0.5], [3.0, 1.0]])
-    z = encoder(x, torch.tensor([[0, 1], [1, 0]]))
-    h = x @ known["convs.0.lin.weight"].T
-    to, source = (h @ known[f"convs.0.att_{end}"].flatten() for end in ("dst", "src"))
-    for u, around in ((0, [0, 1]), (1, [0, 1]), (2, [2])):
-        score = torch.nn.functional.leaky_relu(to[u] + source[around], 0.2)
-        torch.testing.assert_close(z[u], score.softmax(0) @ h[around] + known["convs.0.bias"])
-
-
-@pytest.mark.parametrize(("width", "heads"), [(10, 4), (3, 8), (512, 7)])
-def test_width_that_the_heads_cannot_share(width: int, heads: int) -> None:
-    with pytest.raises(UsageError, match=f"width={width} cannot be shared out among heads={heads}"):
-        GATEncoder(3, width, heads=heads)
-
-
-@pytest.mark.parametrize("options", [{"heads": 0}, {"layers": 0}])
-def test_attention_needs_layers_and_heads(options: dict[str, int]) -> None:
-    with pytest.raises(UsageError, match="must be at least 1"):
-        GATEncoder(3, 8, **options)
 
 
 def test_known_names() -> None:

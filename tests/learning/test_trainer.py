@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from typing import Any
 
 import numpy as np
@@ -10,22 +12,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from small_training import CPU, SHORT, planted, run
 from strategies import graphs, make_graph
 from torch import Tensor, nn
 
 from xtcl.errors import DataError, UsageError
-from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.learning import trainer
 from xtcl.learning.encoders.registry import encoder_maker
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.learning.loss import contrastive_loss
 from xtcl.learning.positive_source import PositiveSource
-from xtcl.learning.stopping import Plateau
 from xtcl.learning.trainer import Trained, TrainingSettings, drop_links, embed, seeded, train
-
-CPU = torch.device("cpu")
-SHORT = TrainingSettings(epochs=4, negatives=16, stopping=None)
 
 
 class Own(nn.Module):
@@ -40,23 +37,6 @@ class Own(nn.Module):
         self.seen.append((self.training, edge_index))
         h: Tensor = self.linear(nn.functional.dropout(x, 0.3, self.training))
         return h
-
-
-def planted(count: int = 90) -> Graph:
-    return block_model(count, num_classes=3, mean_degree=6, homophily=0.95, seed=1)
-
-
-def run(
-    graph: Graph,
-    settings: TrainingSettings = SHORT,
-    encoder: str | nn.Module = "gcn",
-    **options: Any,
-) -> tuple[nn.Module, Trained]:
-    x, edge_index = encoder_inputs(graph, CPU)
-    chosen: dict[str, object] = {"width": 16} if isinstance(encoder, str) else {}
-    sources = [PositiveSource.from_links(graph.adjacency, draws=3)]
-    make = encoder_maker(encoder, x.shape[1], chosen)
-    return train(make, x, edge_index, sources, settings, **options)
 
 
 def closeness(graph: Graph, trained: Trained) -> float:
@@ -74,9 +54,10 @@ def global_states() -> tuple[bytes, str, object]:
 
 
 @pytest.mark.parametrize("encoder", ["gcn", "gat", "own"])
-def test_positives_come_closer_and_the_loss_falls(encoder: str) -> None:
+@pytest.mark.parametrize("anchors", [None, 30])
+def test_positives_come_closer_and_the_loss_falls(encoder: str, anchors: int | None) -> None:
     graph = planted()
-    settings = TrainingSettings(epochs=60, learning_rate=1e-2, negatives=64, stopping=None)
+    settings = TrainingSettings(epochs=60, anchors=anchors, learning_rate=1e-2, negatives=64)
     chosen = Own(graph.num_attributes) if encoder == "own" else encoder
     _, trained = run(graph, settings, chosen)
     _, untrained = run(graph, TrainingSettings(epochs=1, learning_rate=1e-12), chosen)
@@ -86,10 +67,12 @@ def test_positives_come_closer_and_the_loss_falls(encoder: str) -> None:
 
 
 @pytest.mark.parametrize("encoder", ["gcn", "gat", "own"])
-@pytest.mark.parametrize("link_dropout", [0.0, 0.3])
-def test_the_same_seed_repeats_to_the_byte(encoder: str, link_dropout: float) -> None:
+@pytest.mark.parametrize(("link_dropout", "anchors"), [(0.0, None), (0.3, None), (0.3, 20)])
+def test_the_same_seed_repeats_to_the_byte(
+    encoder: str, link_dropout: float, anchors: int | None
+) -> None:
     graph = planted()
-    settings = TrainingSettings(epochs=4, negatives=16, link_dropout=link_dropout)
+    settings = TrainingSettings(epochs=4, anchors=anchors, negatives=16, link_dropout=link_dropout)
     given_encoder = Own(graph.num_attributes) if encoder == "own" else encoder
 
     def result(seed: int) -> tuple[bytes, list[bytes], tuple[float, ...]]:
@@ -184,11 +167,15 @@ def test_seeding_leaves_devices_that_are_not_used_alone(monkeypatch: pytest.Monk
     ("setting", "message"),
     [
         ({"epochs": 0}, "epochs=0 must be at least 1"),
+        ({"epochs": float("nan")}, "epochs=nan must be at least 1"),
         ({"negatives": 0}, "negatives=0 must be at least 1"),
+        ({"anchors": 0}, "anchors=0 must be at least 1"),
+        ({"anchors": -4096}, "anchors=-4096 must be at least 1"),
         ({"learning_rate": 0.0}, "learning_rate=0.0 must be above 0"),
         ({"learning_rate": float("nan")}, "learning_rate=nan must be above 0"),
         ({"temperature": -1.0}, "temperature=-1.0 must be above 0"),
         ({"weight_decay": -0.1}, "weight_decay=-0.1 must not be below 0"),
+        ({"weight_decay": float("nan")}, "weight_decay=nan must not be below 0"),
         ({"link_dropout": 1.0}, r"link_dropout=1.0 must be in \[0, 1\)"),
         ({"link_dropout": -0.1}, r"link_dropout=-0.1 must be in \[0, 1\)"),
         ({"similarity": "dot"}, "similarity='dot' must be 'cosine' or 'inner'"),
@@ -202,8 +189,10 @@ def test_settings_that_cannot_be_used(setting: dict[str, Any], message: str) -> 
         run(planted(30), settings)
 
 
-def test_good_settings_are_given_back() -> None:
-    assert SHORT.checked() is SHORT
+@pytest.mark.parametrize("anchors", [None, 1, 10**9])
+def test_good_settings_are_given_back(anchors: int | None) -> None:
+    settings = TrainingSettings(anchors=anchors)
+    assert settings.checked() is settings
 
 
 class NotANumber(Own):
@@ -246,57 +235,27 @@ def test_every_epoch_is_reported() -> None:
     assert len(reports) == SHORT.epochs
 
 
-@pytest.mark.parametrize(
-    ("stopping", "epochs", "expected"),
-    [
-        (Plateau(window=2, least_gain=1.0), 20, 4),  # nothing gains all of it
-        (Plateau(window=2, least_gain=-1e9), 9, 9),  # anything is gain enough
-        (Plateau(window=6, least_gain=1.0), 9, 9),
-        (None, 9, 9),
-    ],
-)
-def test_the_stopping_rule_ends_training(
-    stopping: Plateau | None, epochs: int, expected: int
-) -> None:
-    settings = TrainingSettings(epochs=epochs, negatives=16, stopping=stopping)
-    _, trained = run(planted(30), settings)
-    assert len(trained.losses) == expected
-
-
-def test_the_rule_sees_the_losses(monkeypatch: pytest.MonkeyPatch) -> None:
-    falling = iter([9.0, 8.0, 7.0, 6.0, 5.0, 5.0, 5.0, 5.0, 5.0])
-
-    def prescribed(z: Tensor, *_: Tensor, **__: Any) -> Tensor:
-        return z.sum() * 0 + next(falling)
-
-    monkeypatch.setattr(trainer, "contrastive_loss", prescribed)
-    settings = TrainingSettings(epochs=9, stopping=Plateau(window=2, least_gain=0.01))
-    _, trained = run(planted(30), settings)
-    assert trained.losses == (9.0, 8.0, 7.0, 6.0, 5.0, 5.0, 5.0, 5.0)
-
-
-def test_what_the_loss_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_loss_is_given() -> None:
     graph, calls = planted(), []
 
     def spy(z: Tensor, positives: Tensor, negatives: Tensor, **options: Any) -> Tensor:
         calls.append((positives, negatives, options))
         return contrastive_loss(z, positives, negatives, **options)
 
-    monkeypatch.setattr(trainer, "contrastive_loss", spy)
     x, edge_index = encoder_inputs(graph, CPU)
     table = np.random.default_rng(0).integers(-1, graph.num_nodes, size=(graph.num_nodes, 4))
     sources = [
         PositiveSource.from_table(table, draws=2, weight=0.25),
         PositiveSource.from_links(graph.adjacency, draws=3),
     ]
-    settings = TrainingSettings(
-        epochs=30, negatives=50, similarity="inner", temperature=0.9, stopping=None
-    )
-    train(encoder_maker("gcn", x.shape[1], {"width": 4}), x, edge_index, sources, settings)
+    settings = TrainingSettings(epochs=30, negatives=50, similarity="inner", temperature=0.9)
+    make = encoder_maker("gcn", x.shape[1], {"width": 4})
+    train(make, x, edge_index, sources, settings, loss=spy)
     assert len(calls) == 30
     for positives, negatives, options in calls:
         assert positives.shape == (graph.num_nodes, 5)
         assert negatives.shape == (50,)
+        assert options["anchors"].tolist() == list(range(graph.num_nodes))
         assert options["similarity"] == "inner"
         assert options["temperature"] == 0.9
         assert options["weights"][7].tolist() == [0.25, 0.25, 1.0, 1.0, 1.0]
@@ -309,7 +268,7 @@ def test_what_the_loss_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_links_are_dropped_in_training_and_all_there_at_the_end() -> None:
     graph = planted()
-    settings = TrainingSettings(epochs=3, negatives=8, link_dropout=0.5, stopping=None)
+    settings = TrainingSettings(epochs=3, negatives=8, link_dropout=0.5)
     module, _ = run(graph, settings, Own(graph.num_attributes))
     assert isinstance(module, Own)
     assert [training for training, _ in module.seen] == [True, True, True, False]
@@ -317,6 +276,22 @@ def test_links_are_dropped_in_training_and_all_there_at_the_end() -> None:
     assert counts[-1] == 2 * graph.num_edges
     assert max(counts[:-1]) < 0.8 * counts[-1]
     assert not torch.equal(module.seen[0][1], module.seen[1][1])
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+@pytest.mark.parametrize("link_dropout", [0.0, 0.3])
+def test_the_trained_encoder_holds_no_data(encoder: str, link_dropout: float) -> None:
+    graph = planted(30)
+    x, edge_index = encoder_inputs(graph, CPU)
+    settings = TrainingSettings(epochs=2, negatives=16, link_dropout=link_dropout)
+    sources = [PositiveSource.from_links(graph.adjacency, draws=3)]
+    make = encoder_maker(encoder, x.shape[1], {"width": 16, "layers": 2, "hops": 1})
+    trained = train(make, x, edge_index, sources, settings)
+    gone = [weakref.ref(x), weakref.ref(edge_index)]
+    del x, edge_index
+    gc.collect()
+    assert [reference() for reference in gone] == [None, None]
+    assert trained[1].embedding.shape == (30, 16)
 
 
 def test_the_embedding_is_the_encoder_at_rest() -> None:
@@ -372,7 +347,7 @@ def test_one_node_without_attributes_does_not_stop_the_others() -> None:
     bare = Graph.from_arrays(
         np.vstack([attributes, np.zeros_like(attributes[:1])]), graph.edges, num_nodes=21
     )
-    settings = TrainingSettings(epochs=30, learning_rate=0.01, negatives=16, stopping=None)
+    settings = TrainingSettings(epochs=30, learning_rate=0.01, negatives=16)
     module, _ = run(bare, settings, "gat")
     bias = dict(module.named_parameters())["convs.0.bias"]
     assert bias.abs().mean() > 0.03  # a tenth of what 30 steps of Adam can do, not one step

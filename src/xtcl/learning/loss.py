@@ -14,7 +14,7 @@ Task-Aware Contrastive Loss", 2024.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -23,6 +23,23 @@ from torch.nn import functional as F  # noqa: N812
 from xtcl.learning.unit_rows import unit_rows
 
 Similarity = Literal["cosine", "inner"]
+
+
+class Loss(Protocol):
+    """What training lowers; see `contrastive_loss` for what it is given."""
+
+    def __call__(
+        self,
+        z: Tensor,
+        positives: Tensor,
+        negatives: Tensor,
+        *,
+        anchors: Tensor,
+        weights: Tensor,
+        similarity: Similarity,
+        temperature: float,
+    ) -> Tensor:
+        """The loss of a step, a number."""
 
 
 def contrastive_loss(

@@ -1,20 +1,21 @@
-"""The training loop: full-batch, seeded, interruptible."""
+"""The training loop: seeded, interruptible."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from xtcl.errors import DataError, UsageError
 from xtcl.learning.checkpoint import NoCheckpoints, TrainingState
-from xtcl.learning.loss import Similarity, contrastive_loss
+from xtcl.learning.encoders.remembered import forget
+from xtcl.learning.loss import Loss, Similarity, contrastive_loss
 from xtcl.learning.positive_source import PositiveSource, draw_positives
-from xtcl.learning.stopping import Plateau
+from xtcl.learning.watch import Watch
 
 CHECKPOINT_EVERY = 10
 
@@ -23,25 +24,29 @@ CHECKPOINT_EVERY = 10
 class TrainingSettings:
     """How an encoder is trained.
 
-    `negatives` random nodes are drawn each epoch and shared by all anchors. `link_dropout` is the
-    share of links left out of message passing each epoch; they stay positives. `epochs` is the most
-    there will be, `stopping` may end training earlier.
+    In an epoch every node is an anchor once, in steps of about `anchors` nodes (None: one step), so
+    that larger graphs take more steps. `negatives` random nodes are drawn each step and shared by
+    its anchors. `link_dropout` is the share of links left out of message passing in a step; they
+    stay positives.
     """
 
-    epochs: int = 200
+    epochs: int = 12
+    anchors: int | None = 4096
     learning_rate: float = 1e-3
     weight_decay: float = 5e-4
     negatives: int = 512
     similarity: Similarity = "cosine"
     temperature: float = 0.5
     link_dropout: float = 0.0
-    stopping: Plateau | None = field(default_factory=Plateau)
 
     def checked(self) -> TrainingSettings:
         """These settings, or an error that names the one that cannot be used."""
-        for name, least in (("epochs", 1), ("negatives", 1)):
-            if getattr(self, name) < least:
-                raise UsageError(f"{name}={getattr(self, name)} must be at least {least}.")
+        counts = {"epochs": self.epochs, "negatives": self.negatives}
+        if self.anchors is not None:
+            counts["anchors"] = self.anchors
+        for name, value in counts.items():
+            if not value >= 1:
+                raise UsageError(f"{name}={value} must be at least 1.")
         for name in ("learning_rate", "temperature"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be above 0.")
@@ -52,6 +57,10 @@ class TrainingSettings:
         if self.similarity not in ("cosine", "inner"):
             raise UsageError(f"similarity='{self.similarity}' must be 'cosine' or 'inner'.")
         return self
+
+    def steps(self, num_nodes: int) -> int:
+        """Steps of an epoch on a graph of this size."""
+        return 1 if self.anchors is None else max(1, round(num_nodes / self.anchors))
 
 
 @dataclass(frozen=True)
@@ -84,18 +93,21 @@ def train(
     seed: int = 0,
     on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
     checkpoints: NoCheckpoints | None = None,
+    watch: Watch | None = None,
+    loss: Loss | None = None,
 ) -> tuple[nn.Module, Trained]:
     """Train an encoder so that every node comes close to its positives.
 
     `make_encoder` is called under the seed, so that initial weights repeat too. Everything runs on
     the device of `x`. Given the same seed, a run on the CPU repeats to the byte, also when it was
-    interrupted and goes on from `checkpoints`.
+    interrupted and goes on from `checkpoints`. With a `watch`, the embedding is the best it saw,
+    while the encoder is the latest; what it saw before an interrupt is not kept. `loss` stands in
+    for Equation 1.
     """
     settings.checked()
     checkpoints = checkpoints or NoCheckpoints()
     device = x.device
     sources = [source.to(device) for source in sources]
-    nodes = torch.arange(len(x), device=device)
     losses: list[float] = []
     with seeded(seed, device) as generator:
         encoder = make_encoder().to(device)
@@ -109,33 +121,57 @@ def train(
         if saved is not None:
             state.restore(saved)
             on_epoch(len(losses), losses[-1])
-        while len(losses) < settings.epochs and not _settled(settings, losses):
+
+        def step(anchors: Tensor) -> Tensor:
             encoder.train()
             links = drop_links(edge_index, settings.link_dropout, generator)
-            positives, weights = draw_positives(sources, nodes, generator)
+            positives, weights = draw_positives(sources, anchors, generator)
             negatives = torch.randint(
                 len(x), (settings.negatives,), generator=generator, device=device
             )
-            loss = contrastive_loss(
+            value = (loss or contrastive_loss)(
                 encoder(x, links),
                 positives,
                 negatives,
+                anchors=anchors,
                 weights=weights,
                 similarity=settings.similarity,
                 temperature=settings.temperature,
             )
             optimiser.zero_grad()
-            torch.autograd.backward(loss)
+            torch.autograd.backward(value)
             optimiser.step()
-            losses.append(loss.item())
+            return value.detach()
+
+        while len(losses) < settings.epochs:
+            steps = [step(anchors) for anchors in _shares(len(x), settings, generator)]
+            losses.append(torch.stack(steps).mean().item())
             _check_finite(losses[-1], f"The loss became {losses[-1]}", len(losses), settings)
             on_epoch(len(losses), losses[-1])
             if len(losses) % CHECKPOINT_EVERY == 0:
                 checkpoints.save("training", state.to_tensors())
-        embedding = embed(encoder, x, edge_index)
+            if watch is not None and watch.seen_enough(
+                len(losses), lambda: embed(encoder, x, edge_index)
+            ):
+                break
+        found = None if watch is None else watch.embedding
+        embedding = embed(encoder, x, edge_index) if found is None else found
+        forget(encoder)  # the data are no part of the model
         largest = embedding.abs().max().item()
         _check_finite(largest, "The embedding overflowed", len(losses), settings)
     return encoder, Trained(embedding, tuple(losses))
+
+
+def _shares(
+    num_nodes: int, settings: TrainingSettings, generator: torch.Generator
+) -> Iterator[Tensor]:
+    """All nodes, dealt out at random to the steps of an epoch."""
+    steps = settings.steps(num_nodes)
+    if steps == 1:
+        yield torch.arange(num_nodes, device=generator.device)
+    else:
+        order = torch.randperm(num_nodes, generator=generator, device=generator.device)
+        yield from order.tensor_split(steps)  # chunk may give fewer than it is asked for
 
 
 def embed(encoder: nn.Module, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -154,10 +190,6 @@ def drop_links(edge_index: Tensor, share: float, generator: torch.Generator) -> 
     chance = torch.rand(once.shape[1], generator=generator, device=once.device)
     kept = once[:, chance >= share]
     return torch.cat([kept, kept.flip(0)], dim=1)
-
-
-def _settled(settings: TrainingSettings, losses: list[float]) -> bool:
-    return settings.stopping is not None and settings.stopping.reached(losses)
 
 
 def _check_finite(value: float, what: str, epoch: int, settings: TrainingSettings) -> None:

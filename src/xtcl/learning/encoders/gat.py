@@ -7,10 +7,11 @@ from torch.nn import functional as F  # noqa: N812
 from torch_geometric.nn import GATConv
 
 from xtcl.errors import UsageError
+from xtcl.learning.encoders.smoothed import SmoothedAttributes
 
 
 class GATEncoder(nn.Module):
-    r"""Graph attention layers.
+    r"""Graph attention layers over attributes smoothed by `hops` steps, in rows of unit length.
 
     .. math:: H_{l+1} = \big\Vert_{k} \sum_{v \in N_u \cup \{u\}} \alpha^k_{uv} W^k H_{l,v}
 
@@ -26,6 +27,7 @@ class GATEncoder(nn.Module):
         width: int = 512,
         *,
         layers: int = 1,
+        hops: int = 0,
         heads: int = 8,
         dropout: float = 0.5,
     ) -> None:
@@ -37,6 +39,7 @@ class GATEncoder(nn.Module):
                 f"width={width} cannot be shared out among heads={heads}. Make it a multiple of "
                 f"{heads}, or choose another number of heads."
             )
+        self.smoothed = SmoothedAttributes(hops)
         self.convs = nn.ModuleList(
             GATConv(in_features if layer == 0 else width, width // heads, heads=heads)
             for layer in range(layers)
@@ -45,7 +48,7 @@ class GATEncoder(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Embeddings [V, width]."""
-        h = x
+        h: Tensor = self.smoothed(x, edge_index)
         for layer, conv in enumerate(self.convs):
             h = F.dropout(h if layer == 0 else F.elu(h), self.dropout, self.training)
             h = conv(h, edge_index)

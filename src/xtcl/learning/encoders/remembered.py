@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class Remembered:
@@ -17,6 +17,10 @@ class Remembered:
     """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of the result and of the tensors it was made of."""
         self._tensors: tuple[Tensor, ...] = ()
         self._state: object = None
         self._result: Tensor | None = None
@@ -34,9 +38,18 @@ class Remembered:
             tensor is known for tensor, known in zip(tensors, self._tensors, strict=True)
         )
         if self._result is None or not same or state != self._state:
+            self.forget()  # before there is a second result beside it
             self._result = compute()
             self._tensors, self._state = tensors, state
         return self._result
+
+
+def forget(module: nn.Module) -> None:
+    """Let `module` and all its parts go of what they remember."""
+    for part in module.modules():
+        for value in vars(part).values():
+            if isinstance(value, Remembered):
+                value.forget()
 
 
 def _writes(tensor: Tensor) -> int:

@@ -1,0 +1,38 @@
+"""A training on a small graph with planted groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.graph.graph import Graph
+from xtcl.learning.encoders.registry import encoder_maker
+from xtcl.learning.inputs import encoder_inputs
+from xtcl.learning.positive_source import PositiveSource
+from xtcl.learning.trainer import Trained, TrainingSettings, train
+
+CPU = torch.device("cpu")
+SHORT = TrainingSettings(epochs=4, negatives=16)
+
+
+def planted(count: int = 90) -> Graph:
+    """Three groups of nodes."""
+    return block_model(count, num_classes=3, mean_degree=6, homophily=0.95, seed=1)
+
+
+def run(
+    graph: Graph,
+    settings: TrainingSettings = SHORT,
+    encoder: str | nn.Module = "gcn",
+    encoder_options: dict[str, object] | None = None,
+    **options: Any,
+) -> tuple[nn.Module, Trained]:
+    """Train on the links of `graph` as positives."""
+    x, edge_index = encoder_inputs(graph, CPU)
+    chosen: dict[str, object] = {"width": 16} if isinstance(encoder, str) else {}
+    sources = [PositiveSource.from_links(graph.adjacency, draws=3)]
+    make = encoder_maker(encoder, x.shape[1], chosen | (encoder_options or {}))
+    return train(make, x, edge_index, sources, settings, **options)

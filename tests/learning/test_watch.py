@@ -1,0 +1,124 @@
+"""Early stopping by a judge, against the rule written out over a list of verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from xtcl.errors import UsageError
+from xtcl.learning.watch import LEAST_GAIN, Watch
+
+NAN = float("nan")
+
+
+def saying(verdicts: Iterable[float]) -> Callable[[Tensor], float]:
+    """A judge with its verdicts prepared."""
+    prepared = iter(verdicts)
+    return lambda _: next(prepared)
+
+
+def follow(watch: Watch, epochs: int) -> int:
+    """The epoch a training would stop after, whose embedding of an epoch is its number."""
+    for epoch in range(1, epochs + 1):
+        if watch.seen_enough(epoch, partial(torch.tensor, float(epoch))):
+            return epoch
+    return epochs
+
+
+def rule(verdicts: list[float], every: int, patience: int, epochs: int) -> tuple[int, int]:
+    """The best epoch (0: none) and the last, from the whole list of verdicts."""
+    seen = verdicts[: epochs // every]
+    mark, marked = -float("inf"), 0
+    for last, verdict in enumerate(seen, start=1):
+        if verdict > mark + LEAST_GAIN:
+            mark, marked = verdict, last * every
+        if last * every - marked >= patience + marked / 2:
+            return _first_best(seen[:last]) * every, last * every
+    return _first_best(seen) * every, epochs
+
+
+def _first_best(seen: list[float]) -> int:
+    numbers = [v for v in seen if v > -float("inf")]
+    return seen.index(max(numbers)) + 1 if numbers else 0
+
+
+@given(
+    verdicts=st.lists(
+        st.sampled_from((0.1, 0.2, 0.5, 0.5005, 0.501, 0.9, NAN, -float("inf"))),
+        min_size=30,
+        max_size=30,
+    ),
+    every=st.integers(1, 4),
+    patience=st.integers(1, 4),
+    epochs=st.integers(1, 30),
+)
+def test_is_the_rule(verdicts: list[float], every: int, patience: int, epochs: int) -> None:
+    watch = Watch(saying(verdicts), every, patience)
+    best, last = rule(verdicts, every, patience, epochs)
+    assert follow(watch, epochs) == last
+    assert watch.epochs == best
+    if best:
+        assert watch.embedding is not None
+        assert watch.embedding.item() == best
+        assert watch.best == verdicts[best // every - 1]
+    else:
+        assert watch.embedding is None
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "best", "last"),
+    [
+        ([0.5, 0.6, 0.6, 0.6], 4, 8),  # a tie is not better
+        ([0.5, 0.4, 0.6, 0.5, 0.5, 0.5], 6, 12),  # something better begins the count anew
+        ([0.5, 0.4, 0.3], 2, 6),
+        ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], 12, 12),
+        ([-3.0, -2.0, NAN, NAN], 4, 8),
+        ([0.5, 0.5004, 0.5008], 6, 6),  # too little to count as progress, and yet the best
+        ([NAN], 0, 2),
+    ],
+)
+def test_by_hand(verdicts: list[float], best: int, last: int) -> None:
+    watch = Watch(saying(verdicts), every=2, patience=2)
+    assert follow(watch, 12) == last
+    assert watch.epochs == best
+
+
+def test_embeds_only_when_it_asks_and_shows_the_judge_what_it_keeps() -> None:
+    shown: list[Tensor] = []
+
+    def judge(embedding: Tensor) -> float:
+        shown.append(embedding)
+        return 1.0
+
+    made: list[Tensor] = []
+
+    def embed() -> Tensor:
+        made.append(torch.zeros(1))
+        return made[-1]
+
+    watch = Watch(judge, every=3, patience=9)
+    for epoch in range(1, 11):
+        watch.seen_enough(epoch, embed)
+    assert len(made) == len(shown) == 3
+    assert watch.embedding is shown[0] is made[0]
+
+
+def test_training_too_short_to_be_judged() -> None:
+    watch = Watch(saying([]), every=10)
+    assert follow(watch, 9) == 9
+    assert watch.embedding is None
+    assert watch.epochs == 0
+
+
+@pytest.mark.parametrize("options", [{"every": 0}, {"patience": 0}, {"every": -1}])
+def test_impossible_options(options: dict[str, int]) -> None:
+    known = {"every": 5, "patience": 10} | options
+    message = f"every={known['every']} and patience={known['patience']} must be at least 1."
+    with pytest.raises(UsageError, match=message):
+        Watch(saying([]), **options)
