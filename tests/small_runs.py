@@ -6,10 +6,13 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import xtcl
 from xtcl.estimator import XTCL
@@ -18,6 +21,10 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit, link_split
 from xtcl.graph.node_split import NodeSplit, node_split
 from xtcl.progress import Advance, Progress
+from xtcl.tasks.link_prediction import LinkPrediction
+from xtcl.tasks.node_classification import NodeClassification
+from xtcl.tasks.recipe import Member, Recipe
+from xtcl.tasks.task import Task
 
 COUNTING, FINDING, TRAINING = "learning which relations matter", "finding positives", "training"
 
@@ -36,6 +43,35 @@ def small_model(task: Any = "nodes", encoder: Any = "gcn", **settings: Any) -> X
     """An estimator that fits in a moment."""
     chosen: dict[str, Any] = {"width": 8, "epochs": 12, "device": "cpu", **settings}
     return XTCL(task, encoder, **chosen)
+
+
+def narrow(recipe: Recipe, epochs: int) -> Recipe:
+    """The recipe with narrow encoders, trained for so many epochs."""
+
+    def small(member: Member) -> Member:
+        training = replace(member.training, epochs=epochs)
+        return replace(member, encoder=member.encoder | {"width": 8}, training=training)
+
+    return recipe.each(small)
+
+
+def judged_recipe(encoder: str = "gcn", epochs: int = 40) -> Recipe:
+    """Link prediction's recipe in small: hidden links choose among plans and say when to stop."""
+    recipe = narrow(LinkPrediction().recipe(encoder), epochs)
+    assert recipe.stop_early
+    assert len(recipe.plans) > 1
+    return recipe
+
+
+def shrink_recipes(
+    monkeypatch: pytest.MonkeyPatch,
+    epochs: int = 40,
+    tasks: Sequence[type[Task]] = (NodeClassification, LinkPrediction),
+) -> None:
+    """Give the tasks small recipes of their usual form, for commands that take no settings."""
+    for task in tasks:
+        small = {encoder: narrow(task().recipe(encoder), epochs) for encoder in ("gcn", "gat")}
+        monkeypatch.setattr(task, "recipe", lambda _, encoder, small=small: small[encoder])
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

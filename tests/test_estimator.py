@@ -21,11 +21,14 @@ from xtcl.graph.datasets import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit, link_split
 from xtcl.graph.node_split import NodeSplit, node_split
+from xtcl.learning.inputs import encoder_inputs
+from xtcl.learning.trainer import TrainingSettings
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.registry import forget_relation, register_relation
 from xtcl.relations.relation import Rows
 from xtcl.relations.view import TrainingView
 from xtcl.tasks.own_task import OwnTask
+from xtcl.tasks.recipe import Member, Plan, Recipe
 
 LINK_RELATIONS = {"link", "pagerank", "jaccard", "topology", "graph-distance"}
 
@@ -282,13 +285,19 @@ def test_an_own_module_is_trained_in_a_copy(task: str, tmp_path: Path) -> None:
     before = module.weight.detach().clone()
     model = small_model(task, module, width=None).fit(graph, split)
     assert torch.equal(module.weight, before)
-    trained = model.encoder_.state_dict()["weight"]
+    trained = model.encoder_.state_dict()["members.0.weight"]
     assert not torch.equal(trained, before)
+    # Its own output is the embedding: nothing beside it, and no other length.
+    with torch.no_grad():
+        module.weight.copy_(trained)
+        output = module(*encoder_inputs(model.training_side_.graph, torch.device("cpu")))
+        module.weight.copy_(before)
+    np.testing.assert_array_equal(model.embedding_, output.numpy())
     assert model.embedding_.shape == (80, 4)
     model.save(tmp_path)
     loaded = XTCL.load(tmp_path, encoder=Smooth(16))
     np.testing.assert_array_equal(loaded.embedding_, model.embedding_)
-    assert torch.equal(loaded.encoder_.state_dict()["weight"], trained)
+    assert torch.equal(loaded.encoder_.state_dict()["members.0.weight"], trained)
     with pytest.raises(UsageError, match=r"XTCL\.load\(folder, encoder=ThatModule"):
         XTCL.load(tmp_path)
     with pytest.raises(DataError, match=r"do not fit the encoder"):
@@ -309,7 +318,7 @@ def test_an_own_task_needs_an_indicator_only(labelled: bool, tmp_path: Path) -> 
         graph = Graph.from_arrays(graph.attributes, graph.edges)
     model = small_model(task).fit(graph)
     assert ("label-distribution" in relation_set(model)) is labelled
-    assert model.embedding_.shape == (80, 8)
+    assert model.embedding_.shape == (80, model.plan_.width(16))
     best = model.relation_weights_[0]
     assert best.precision > np.mean(hidden[:, None] == hidden)  # better than any pair
     assert model.explain(0, 1).signals
@@ -480,7 +489,7 @@ def test_a_failed_fit_leaves_the_fitted_model_as_it_was() -> None:
     with pytest.raises(UsageError):
         model.set_params(encoder="gat", width=12).fit(graph, split)
     assert model.embedding_ is before
-    assert model.recipe_.encoder_options["width"] == 8
+    assert all(member.encoder["width"] == 8 for member in model.plan_.members)
     assert model.score(split) == score
 
 
@@ -511,8 +520,41 @@ def test_a_leaky_split_is_refused() -> None:
         small_model().fit(graph, leaky)
 
 
-def test_encoder_options_reach_the_encoder() -> None:
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_encoder_options_are_one_encoder_and_nothing_beside_it(task: str) -> None:
     graph = small_graph()
-    model = small_model().set_params(encoder_options={"layers": 2, "hops": 1}).fit(graph)
-    assert len(model.encoder_.linears) == 2
-    assert model.recipe_.encoder_options["hops"] == 1
+    options = {"layers": 2, "hops": 1, "width": 6}
+    model = small_model(task, width=None, encoder_options=options).fit(graph)
+    (plan,) = model.recipe_.plans
+    assert plan == model.plan_
+    assert (len(plan.members), plan.attributes) == (1, 0.0)
+    assert plan.members[0].encoder == options
+    joined: Any = model.encoder_
+    (encoder,) = joined.members
+    assert len(encoder.linears) == 2
+    with torch.no_grad():
+        output = encoder(*encoder_inputs(model.training_side_.graph, torch.device("cpu")))
+    np.testing.assert_array_equal(model.embedding_, output.numpy())
+    assert model.embedding_.shape == (80, 6)
+
+
+def test_empty_encoder_options_are_the_encoder_s_own_defaults() -> None:
+    model = small_model(width=None, encoder_options={}, epochs=1).fit(small_graph())
+    assert model.embedding_.shape == (80, 512)
+
+
+def test_a_recipe_of_the_user_s_own_is_followed() -> None:
+    graph = small_graph()
+    members = (Member({"width": 3}, TrainingSettings(epochs=4)), Member({"width": 5}, weight=0.5))
+    recipe = Recipe(positives=6, plans=(Plan(members, 0.7),))
+    model = XTCL(recipe=recipe, device="cpu").fit(graph)
+    assert model.recipe_ == recipe
+    assert model.plan_ == recipe.plans[0]
+    assert model.positives_.shape == (80, 6)
+    assert [len(curve) for curve in model.loss_curves_] == [4, TrainingSettings().epochs]
+    assert model.embedding_.shape == (80, 3 + 5 + 3 * 16)
+
+
+def test_a_recipe_that_cannot_be_used_is_named() -> None:
+    with pytest.raises(UsageError, match="draws=0 must be at least 1"):
+        XTCL(recipe=Recipe(draws=0)).fit(small_graph())

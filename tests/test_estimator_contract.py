@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError as SklearnNotFitted
 from sklearn.utils.validation import check_is_fitted
-from small_runs import small_graph, small_model, small_split
+from small_runs import judged_recipe, small_graph, small_model, small_split
 from torch import nn
 
 from xtcl.errors import NotFittedError
@@ -27,6 +27,7 @@ from xtcl.relations.pagerank import PageRank
 from xtcl.tasks.fit import fit_task
 from xtcl.tasks.own_task import OwnTask
 from xtcl.tasks.pipeline import FitOptions
+from xtcl.tasks.recipe import Member, Plan, Recipe
 from xtcl.tasks.registry import make_task
 from xtcl.tasks.training_side import training_side
 
@@ -35,6 +36,7 @@ GIVEN: dict[str, Any] = {
     "encoder": "gat",
     "relations": ["link", PageRank(alpha=0.8)],
     "sampler": "paper",
+    "recipe": Recipe(positives=9),
     "crossfit": 3,
     "quantiles": [0.9, 0.99],
     "positives": 7,
@@ -62,7 +64,7 @@ def result_of(model: XTCL) -> Result:
         "embedding": model.embedding_,
         "positives": model.positives_,
         "weights": np.array(weights),
-        "losses": np.array(model.loss_curve_),
+        "losses": np.concatenate(model.loss_curves_),
         "head": np.concatenate([v.ravel() for v in model.head_.to_tensors().values()]),
     }
 
@@ -143,18 +145,21 @@ def test_fit_returns_self_learns_underscored_names_and_keeps_parameters(task: st
         "embedding_",
         "relation_weights_",
         "positives_",
-        "loss_curve_",
+        "loss_curves_",
+        "plan_",
         "head_",
         "encoder_",
         "sampler_",
         "classes_",
         "recipe_",
     } <= learned
-    assert model.embedding_.shape == (graph.num_nodes, 8)
+    beside = 3 * graph.num_attributes if model.plan_.attributes else 0
+    widths = 8 * len(model.plan_.members) + beside
+    assert model.embedding_.shape == (graph.num_nodes, widths)
     assert model.embedding_.dtype == np.float32
     assert model.positives_.shape == (graph.num_nodes, model.recipe_.positives)
     assert model.positives_.dtype == np.int64
-    assert len(model.loss_curve_) == 12
+    assert [len(curve) for curve in model.loss_curves_] == [12] * len(model.plan_.members)
     assert [w.order for w in model.relation_weights_] == [1, 2]
 
 
@@ -237,8 +242,10 @@ def test_any_memory_gives_the_same_result(task: str) -> None:
     graph = small_graph(150)
     split = small_split(graph, task)
     side = training_side(graph, split)
-    least = _smallest_budget(side.graph, 8)
-    assert rows_within(least, side.graph, 8) == 64  # so that 150 nodes come in three blocks
+    plans = small_model(task).resolved_recipe().plans
+    width = max(plan.width(side.graph.num_attributes) for plan in plans)
+    least = _smallest_budget(side.graph, width)
+    assert rows_within(least, side.graph, width) == 64  # so that 150 nodes come in three blocks
     free = result_of(small_model(task).fit(graph, split))
     for memory in (least, least + 5_000, "64GB"):
         assert_same(free, result_of(small_model(task, memory=memory).fit(graph, split)))
@@ -259,33 +266,77 @@ def test_any_block_size_gives_the_same_result(task: str) -> None:
         np.testing.assert_array_equal(other.embedding, found[0].embedding)
 
 
-def test_every_parameter_reaches_the_recipe() -> None:
-    recipe = XTCL(**(GIVEN | {"sampler": "xtcl"})).resolved_recipe()
+def members_of(recipe: Recipe) -> list[Member]:
+    return [member for plan in recipe.plans for member in plan.members]
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+@pytest.mark.parametrize("task", ["nodes", "links"])
+@pytest.mark.parametrize("own", [True, False])
+def test_every_parameter_reaches_every_member_of_the_recipe(
+    task: str, encoder: str, own: bool
+) -> None:
+    two = Plan((Member({"hops": 3}), Member({"hops": 4}, weight=0.5)), 0.4)
+    usual = Recipe(plans=(two, Plan()), stop_early=True) if own else make_task(task).recipe(encoder)
+    given = GIVEN | {"task": task, "encoder": encoder, "sampler": "xtcl", "encoder_options": None}
+    recipe = XTCL(**(given | {"recipe": usual if own else None})).resolved_recipe()
     assert recipe.crossfit == 3
     assert recipe.positives == 7
     assert recipe.sampler.quantiles == (0.9, 0.99)
-    assert recipe.encoder_options["width"] == 16
-    training = recipe.training
-    assert (training.negatives, training.temperature, training.similarity) == (11, 0.3, "inner")
-    assert (training.epochs, training.learning_rate, training.stopping) == (4, 0.01, None)
+    assert recipe.stop_early is False  # epochs were given
+    for member in members_of(recipe):
+        assert member.encoder["width"] == 16
+        training = member.training
+        assert (training.negatives, training.temperature, training.similarity) == (11, 0.3, "inner")
+        assert (training.epochs, training.learning_rate) == (4, 0.01)
+    # What was not given stays, and the recipe that was given stays as it was.
+    assert [p.attributes for p in recipe.plans] == [p.attributes for p in usual.plans]
+    for member, before in zip(members_of(recipe), members_of(usual), strict=True):
+        assert member.encoder == before.encoder | {"width": 16}
+        assert member.weight == before.weight
+        assert member.training.weight_decay == before.training.weight_decay
+    assert XTCL(task, encoder, recipe=usual).resolved_recipe() == usual
+
+
+def test_single_settings_go_with_encoder_options() -> None:
+    recipe = XTCL(**(GIVEN | {"sampler": "xtcl", "recipe": None})).resolved_recipe()
+    ((member,),) = (plan.members for plan in recipe.plans)
+    assert member.encoder == {"layers": 2, "width": 16}
+    assert member.training.epochs == 4
+    assert member.training.link_dropout == (
+        make_task("links").recipe("gat").plans[0].members[0].training.link_dropout
+    )
 
 
 def test_the_paper_s_sampler_is_the_paper_to_the_letter() -> None:
     recipe = XTCL(sampler="paper").resolved_recipe()
+    assert recipe == make_task("nodes").recipe("gcn").literal("gcn")
     assert recipe.crossfit == 0
     assert recipe.sampler.base_score == 0.0
     assert recipe.sampler.sweeps == 1
     assert recipe.sampler.tie_break is None
-    assert (recipe.training.similarity, recipe.training.temperature) == ("inner", 1.0)
+    ((member,),) = (plan.members for plan in recipe.plans)
+    assert (member.training.similarity, member.training.temperature) == ("inner", 1.0)
+    assert recipe.plans[0].attributes == 0.0
     assert XTCL(sampler="paper", crossfit=4).resolved_recipe().crossfit == 4
 
 
-def test_without_epochs_training_stops_when_the_loss_settles() -> None:
+def test_without_epochs_nodes_train_as_long_as_the_recipe_says() -> None:
     graph = small_graph()
-    split = small_split(graph, "nodes")
-    settled = small_model(epochs=None).fit(graph, split)
-    assert settled.recipe_.training.stopping is not None
-    assert len(settled.loss_curve_) < settled.recipe_.training.epochs
+    model = small_model(epochs=None).fit(graph, small_split(graph, "nodes"))
+    expected = [m.training.epochs for m in members_of(make_task("nodes").recipe("gcn"))]
+    assert [len(curve) for curve in model.loss_curves_] == expected
+
+
+def test_without_epochs_hidden_links_say_how_long_links_train() -> None:
+    graph = small_graph()
+    model = XTCL("links", recipe=judged_recipe("gcn", 23), device="cpu")
+    model.fit(graph, small_split(graph, "links"))
+    assert model.recipe_.stop_early
+    assert {member.training.epochs for member in members_of(model.recipe_)} == {23}
+    (epochs,) = (member.training.epochs for member in model.plan_.members)
+    assert [len(curve) for curve in model.loss_curves_] == [epochs]
+    assert 0 < epochs < 23  # the judge is asked every few epochs
 
 
 def test_progress_hears_of_every_stage() -> None:
@@ -293,8 +344,9 @@ def test_progress_hears_of_every_stage() -> None:
 
     graph = small_graph()
     heard = Recorder()
-    small_model("links", progress=heard).fit(graph, small_split(graph, "links"))
-    assert heard.names == [COUNTING, FINDING, TRAINING] * 2
+    model = small_model("links", progress=heard).fit(graph, small_split(graph, "links"))
+    tried = [TRAINING] * len(model.recipe_.plans)
+    assert heard.names == [COUNTING, FINDING, *tried, COUNTING, FINDING, TRAINING]
     assert all(sum(done) == steps for _, steps, done in heard.stages)
 
 

@@ -7,19 +7,29 @@ of the run must stay as it was but for the scores. The controls change one train
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from small_runs import files_of, small_graph, small_model, small_split
+from small_runs import (
+    files_of,
+    judged_recipe,
+    shrink_recipes,
+    small_graph,
+    small_model,
+    small_split,
+)
 from typer.testing import CliRunner
 
 from xtcl.cli.main import app
+from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
 from xtcl.graph.leaks import check_no_leak
 from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit
+from xtcl.learning.checkpoint import Checkpoints
 
 Sides = tuple[Graph, NodeSplit | LinkSplit]
 # The identity of a run names its whole split, as split.json does: it is no result of the fit.
@@ -72,6 +82,7 @@ def fit(
     folder.mkdir()
     graph.save(folder / "graph.npz")
     monkeypatch.setattr("xtcl.experiments.evaluate.make_split", lambda *_: split)
+    shrink_recipes(monkeypatch)
     arguments = ["fit", str(folder / "graph.npz"), "--task", task, "--encoder", encoder]
     arguments += ["--out", str(folder / "run"), "--device", "cpu", "--compare", "logistic"]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
@@ -111,6 +122,10 @@ def test_the_test_side_leaves_no_trace_in_a_run(
     assert without(first["metrics.json"], SCORES) == without(second["metrics.json"], SCORES)
     tested = {"test", "test_negatives"} if task == "links" else set[str]()
     assert without(first["split.json"], tested) == without(second["split.json"], tested)
+    # For links the plan, its epochs and the scorer were chosen, by training links alone.
+    config = tomllib.loads(first["config.toml"].decode())
+    assert config["recipe"]["stop_early"] is (task == "links")
+    assert (len(config["recipe"]["plans"]) > 1) is (task == "links")
     # The test side did change, and the score saw it.
     assert json.loads(first["metrics.json"])["test"] != json.loads(second["metrics.json"])["test"]
 
@@ -134,6 +149,39 @@ def test_one_training_label_or_link_does_leave_a_trace(
         "model/head.safetensors",
         "model/model.json",
     } <= differing
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_the_test_side_leaves_no_trace_in_what_is_kept_on_the_way(
+    task: str, encoder: str, tmp_path: Path
+) -> None:
+    """The choice of a plan among them, and what the trials of it counted and found."""
+    sides = whole(task)
+    kept = []
+    for name, (graph, split) in {"a": sides, "b": other_test_side(*sides)}.items():
+        model = small_model(task, encoder)
+        if task == "links":
+            model = XTCL(task, recipe=judged_recipe(encoder, 20), device="cpu", encoder=encoder)
+        model.fit(graph, split, checkpoints=Checkpoints(tmp_path / name))
+        kept.append(files_of(tmp_path / name))
+    assert kept[0] == kept[1]
+    names = {path.rpartition("/")[2].removesuffix(".safetensors") for path in kept[0]}
+    assert names - {"training"} == {"choice", "counts", "positives"}
+    assert "training" in names or task == "links"  # hidden links may end it before it is kept
+    # Links: relations and sampler also ran on the links that were not hidden for the choice.
+    counted = [path for path in kept[0] if path.endswith("counts.safetensors")]
+    assert len(counted) == (2 if task == "links" else 1)
+
+
+def test_a_training_link_does_leave_a_trace_in_the_choice(tmp_path: Path) -> None:
+    sides = whole("links")
+    choices = []
+    for name, (graph, split) in {"a": sides, "b": other_training_side(*sides)}.items():
+        model = XTCL("links", recipe=judged_recipe("gcn", 20), device="cpu")
+        model.fit(graph, split, checkpoints=Checkpoints(tmp_path / name))
+        choices.append((tmp_path / name / "choice.safetensors").read_bytes())
+    assert choices[0] != choices[1]
 
 
 def test_the_command_line_draws_the_same_split_whatever_the_test_labels_are(

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from xtcl.graph.leaks import check_no_leak
     from xtcl.graph.link_split import LinkSplit, link_split
     from xtcl.graph.node_split import NodeSplit, node_split
+    from xtcl.learning.trainer import TrainingSettings
     from xtcl.relations.registry import register_relation
     from xtcl.relations.relation import Relation
+    from xtcl.sampling.settings import SamplerSettings
     from xtcl.sampling.xgsampler import XGSampler
     from xtcl.tasks.own_task import OwnTask
+    from xtcl.tasks.recipe import Member, Plan, Recipe
 
 __version__ = "0.1.0"
 
@@ -29,9 +32,14 @@ _HOMES = {
     "XTCL": "xtcl.estimator",
     "Graph": "xtcl.graph.graph",
     "LinkSplit": "xtcl.graph.link_split",
+    "Member": "xtcl.tasks.recipe",
     "NodeSplit": "xtcl.graph.node_split",
     "OwnTask": "xtcl.tasks.own_task",
+    "Plan": "xtcl.tasks.recipe",
+    "Recipe": "xtcl.tasks.recipe",
     "Relation": "xtcl.relations.relation",
+    "SamplerSettings": "xtcl.sampling.settings",
+    "TrainingSettings": "xtcl.learning.trainer",
     "XGSampler": "xtcl.sampling.xgsampler",
     "block_model": "xtcl.graph.datasets",
     "check_no_leak": "xtcl.graph.leaks",
@@ -46,9 +54,14 @@ __all__ = [
     "XTCL",
     "Graph",
     "LinkSplit",
+    "Member",
     "NodeSplit",
     "OwnTask",
+    "Plan",
+    "Recipe",
     "Relation",
+    "SamplerSettings",
+    "TrainingSettings",
     "XGSampler",
     "__version__",
     "block_model",

@@ -29,7 +29,7 @@ from xtcl.sampling.findings import PairExplanation, RelationWeight
 from xtcl.tasks.answers import LinkAnswer, NodeAnswer
 from xtcl.tasks.fit import FittedTask, fit_task
 from xtcl.tasks.pipeline import FitOptions
-from xtcl.tasks.recipe import Recipe
+from xtcl.tasks.recipe import Member, Plan, Recipe
 from xtcl.tasks.registry import TASKS, make_task
 from xtcl.tasks.scoring import score_on_test
 from xtcl.tasks.task import Task
@@ -49,11 +49,14 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         The graph signals to choose from; "paper" are all nine.
     sampler : "xtcl" or "paper"
         "paper" is Algorithm 1 and Equation 1 as printed; see `Recipe.literal`.
+    recipe : Recipe or None
+        Every setting of the fit at once, as `xtcl tune` finds it; None is the task's own.
     crossfit, quantiles, positives, negatives, temperature, similarity, epochs, learning_rate, width
-        Single settings; what is None comes from the task's recipe. With `epochs` given, training
-        runs that long; otherwise it stops when the loss settles.
+        Single settings instead of the recipe's. With `epochs` given, training runs that long, also
+        where hidden links would have ended it earlier.
     encoder_options : dict or None
-        More for the encoder: `{"layers": 2, "hops": 1}` is a two-layer GCN.
+        One encoder with these options and nothing beside it, in place of those of the recipe:
+        `{"layers": 2, "hops": 1}` is a two-layer GCN.
     use_labels : bool
         Let the label relations see the graph's labels in link prediction.
     device : "auto", "cpu", "cuda", ...
@@ -66,10 +69,11 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    embedding_ : float32 array [V, width]
+    embedding_ : float32 array [V, width]; the recipe's encoders side by side
     relation_weights_ : tuple of RelationWeight, in training order
     positives_ : int64 array [V, B], -1 where a node has fewer
-    loss_curve_ : tuple of float, one an epoch
+    loss_curves_ : for each encoder a tuple of float, one an epoch
+    plan_ : the encoders and epochs that the fit settled on
     head_, encoder_, sampler_, classes_, recipe_ : the fitted parts
 
     Examples
@@ -90,6 +94,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         *,
         relations: str | Iterable[str | Relation] = "paper",
         sampler: str = "xtcl",
+        recipe: Recipe | None = None,
         crossfit: int | None = None,
         quantiles: Sequence[float] | None = None,
         positives: int | None = None,
@@ -110,6 +115,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         self.encoder = encoder
         self.relations = relations
         self.sampler = sampler
+        self.recipe = recipe
         self.crossfit = crossfit
         self.quantiles = quantiles
         self.positives = positives
@@ -163,7 +169,8 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         self.sampler_ = result.fitted.sampler
         self.encoder_ = result.fitted.encoder
         self.head_ = result.head
-        self.loss_curve_ = result.fitted.trained.losses
+        self.loss_curves_ = result.fitted.losses
+        self.plan_ = result.fitted.plan
         self.relation_weights_: tuple[RelationWeight, ...] = self.sampler_.relation_weights_
         self.classes_ = np.array(side.graph.classes, dtype=object)
         self.n_features_in_ = side.graph.num_attributes
@@ -218,30 +225,31 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         seed = self.random_state
         if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
             raise UsageError(f"random_state={seed} must be a whole number from 0 to 2**32 - 1.")
-        for name, value in self._given("positives", "width").items():
-            if value < 1:
-                raise UsageError(f"{name}={value} must be at least 1.")
-        recipe = task.recipe(self.encoder if isinstance(self.encoder, str) else "own")
+        if self.width is not None and self.width < 1:
+            raise UsageError(f"width={self.width} must be at least 1.")
+        name = self.encoder if isinstance(self.encoder, str) else "own"
+        recipe = self.recipe or task.recipe(name)
         if self.sampler not in ("xtcl", "paper"):
             raise UsageError(f"sampler='{self.sampler}' must be 'xtcl' or 'paper'.")
         if self.sampler == "paper":
-            recipe = recipe.literal()
-        sampler, training = recipe.sampler, recipe.training
-        if self.quantiles is not None:
-            sampler = replace(sampler, quantiles=tuple(self.quantiles))
+            recipe = recipe.literal(name)
+        if self.encoder_options is not None:
+            alone = Member(dict(self.encoder_options), recipe.plans[0].members[0].training)
+            recipe = replace(recipe, plans=(Plan((alone,)),))
         if self.epochs is not None:
-            training = replace(training, stopping=None)
-        training = replace(training, **self._given("epochs", "learning_rate", "negatives"))
-        training = replace(training, **self._given("temperature", "similarity"))
-        encoder_options = recipe.encoder_options | (self.encoder_options or {})
-        encoder_options |= self._given("width")
-        recipe = replace(
-            recipe,
-            sampler=sampler.checked(),
-            training=training.checked(),
-            encoder_options=encoder_options,
-        )
-        return replace(recipe, **self._given("crossfit", "positives"))
+            recipe = replace(recipe, stop_early=False)
+        if self.quantiles is not None:
+            recipe = replace(
+                recipe, sampler=replace(recipe.sampler, quantiles=tuple(self.quantiles))
+            )
+        settings = self._given("epochs", "learning_rate", "negatives", "temperature", "similarity")
+        width = self._given("width")
+
+        def changed(member: Member) -> Member:
+            training = replace(member.training, **settings)
+            return replace(member, encoder=member.encoder | width, training=training)
+
+        return replace(recipe.each(changed), **self._given("crossfit", "positives")).checked()
 
     def save(self, folder: str | PathLike[str], **extra: Any) -> None:
         """Write a run directory; see `xtcl.runs.directory` for what is in it."""
@@ -269,9 +277,8 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         """Rows of a block with which a fit of `graph` stays within `memory`; refuses too little."""
         if self.memory is None:
             return None
-        options = self.resolved_recipe().encoder_options
-        width = options.get("width", 512)
-        return rows_within(parse_memory(self.memory), graph, int(str(width)))
+        width = max(plan.width(graph.num_attributes) for plan in self.resolved_recipe().plans)
+        return rows_within(parse_memory(self.memory), graph, width)
 
     def _nodes(self, nodes: ArrayLike | None) -> np.ndarray:
         count = len(self.embedding_)

@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_runs import TRAINING, Interrupter, Recorder, files_of, small_graph
+from small_runs import (
+    COUNTING,
+    FINDING,
+    TRAINING,
+    Interrupter,
+    Recorder,
+    files_of,
+    shrink_recipes,
+    small_graph,
+)
 from typer.testing import CliRunner, Result
 
 from xtcl.cli.bars import Bars
@@ -19,6 +28,11 @@ from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit
+from xtcl.tasks.link_prediction import LinkPrediction
+from xtcl.tasks.node_classification import NodeClassification
+
+JOINED = [TRAINING] * len(NodeClassification().recipe("gcn").plans[0].members)
+TRIED = [TRAINING] * len(LinkPrediction().recipe("gcn").plans)
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +84,8 @@ def test_nodes(graph_file: Path, tmp_path: Path) -> None:
     assert told == stored | {"out": str(tmp_path / "run")}
     assert (told["method"], told["metric"], told["seed"]) == ("xtcl-gcn", "accuracy", 3)
     assert told["compared"] == {"xtcl-gcn": told["test"]["accuracy"]}
+    members = NodeClassification().recipe("gcn").plans[0].members
+    assert told["epochs"] == [member.training.epochs for member in members]
     graph = small_graph()
     split = NodeSplit.from_json(json.loads((tmp_path / "run" / "split.json").read_text()))
     loaded = XTCL.load(tmp_path / "run")
@@ -214,14 +230,27 @@ def interrupt(
     monkeypatch.setattr(Bars, "stage", lambda _, name, steps: told.stage(name, steps))
 
 
-@pytest.mark.parametrize("task", ["nodes", "links"])
+@pytest.mark.parametrize(
+    ("task", "training", "left"),
+    [
+        ("nodes", 1, JOINED),
+        ("links", 1, [*TRIED, COUNTING, FINDING, TRAINING]),  # while plans are tried
+        ("links", len(TRIED) + 1, [TRAINING]),  # after one was chosen
+    ],
+)
 def test_an_interrupted_fit_goes_on(
-    task: str, graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    task: str,
+    training: int,
+    left: list[str],
+    graph_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    shrink_recipes(monkeypatch)
     options = ["--task", task]
     assert fit(graph_file, tmp_path / "whole", *options).exit_code == 0
     out = tmp_path / "run"
-    interrupt(monkeypatch, (TRAINING, 1, 10), None)
+    interrupt(monkeypatch, (TRAINING, training, 1), None)
     stopped = fit(graph_file, out, *options)
     assert stopped.exit_code == 130
     assert stopped.stdout == ""
@@ -231,7 +260,7 @@ def test_an_interrupted_fit_goes_on(
     interrupt(monkeypatch, None, heard)
     resumed = fit(graph_file, out, *options, "--resume")
     assert resumed.exit_code == 0, resumed.stderr
-    assert heard.names[0] == TRAINING
+    assert heard.names == left
     assert comparable(out) == comparable(tmp_path / "whole")
 
 
@@ -241,12 +270,12 @@ def test_without_resume_or_for_another_fit_all_begins_anew(
 ) -> None:
     seed = options[1:]
     assert fit(graph_file, tmp_path / "whole", *seed).exit_code == 0
-    interrupt(monkeypatch, (TRAINING, 1, 10), None)
+    interrupt(monkeypatch, (TRAINING, 1, 1), None)
     assert fit(graph_file, tmp_path / "run").exit_code == 130
     heard = Recorder()
     interrupt(monkeypatch, None, heard)
     assert fit(graph_file, tmp_path / "run", *options).exit_code == 0
-    assert len(heard.names) == 3
+    assert heard.names == [COUNTING, FINDING, *JOINED]
     assert comparable(tmp_path / "run") == comparable(tmp_path / "whole")
 
 

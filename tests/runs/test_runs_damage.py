@@ -122,18 +122,44 @@ def test_a_newer_schema_asks_for_a_newer_program(run: Path) -> None:
     assert "Update xtcl" in sentence
 
 
+def test_a_model_of_the_first_schema_asks_for_another_fit(run: Path) -> None:
+    rewrite(run, lambda d: (d.update(schema=1), d.pop("plan")))
+    sentence = assert_refused(run)
+    assert "written by an older xtcl (schema 1; this one reads 2)" in sentence
+    assert "Fit and save the model again." in sentence
+
+
+def first_member(described: dict[str, Any], part: str = "recipe") -> Any:
+    plan = described["plan"] if part == "plan" else described["recipe"]["plans"][0]
+    return plan["members"][0]
+
+
 @pytest.mark.parametrize(
     "change",
     [
         lambda d: d.pop("recipe"),
         lambda d: d.update(recipe=None),
-        lambda d: d["recipe"].pop("training"),
+        lambda d: d["recipe"].pop("plans"),
+        lambda d: d["recipe"].update(plans=[]),
+        lambda d: d["recipe"].update(plans={}),
         lambda d: d["recipe"].update(surprise=1),
-        lambda d: d["recipe"]["training"].update(stopping={"window": "x"}),
         lambda d: d["recipe"]["sampler"].update(quantiles=3),
-        lambda d: d["recipe"]["encoder_options"].update(width="wide"),
-        lambda d: d["recipe"]["encoder_options"].update(width=16),
-        lambda d: d["recipe"]["encoder_options"].update(wings=2),
+        lambda d: d["recipe"]["plans"][0].update(members=[]),
+        lambda d: first_member(d).pop("training"),
+        lambda d: first_member(d).update(training=3),
+        lambda d: first_member(d)["training"].update(stopping={"window": "x"}),
+        lambda d: d.pop("plan"),
+        lambda d: d.update(plan=None),
+        lambda d: d["plan"].update(members=[]),
+        lambda d: d["plan"].pop("attributes"),
+        lambda d: d["plan"]["members"].append(first_member(d, "plan")),
+        lambda d: first_member(d, "plan").pop("weight"),
+        lambda d: first_member(d, "plan")["training"].update(stopping={"window": "x"}),
+        lambda d: first_member(d, "plan")["encoder"].update(width="wide"),
+        lambda d: first_member(d, "plan")["encoder"].update(width=16),
+        lambda d: first_member(d, "plan")["encoder"].update(wings=2),
+        lambda d: d["parameters"].update(recipe=3),
+        lambda d: d["parameters"].update(recipe={"plans": []}),
         lambda d: d.pop("parameters"),
         lambda d: d.update(parameters=[1, 2]),
         lambda d: d["parameters"].update(surprise=1),
@@ -173,7 +199,8 @@ def test_a_description_that_names_what_is_not_known_here(run: Path, change: Chan
         ("tables", "codes"),
         ("tables", "embedding"),
         ("tables", "positives"),
-        ("encoder", "linears.0.weight"),
+        ("tables", "losses.0"),
+        ("encoder", "members.0.linears.0.weight"),
     ],
 )
 @pytest.mark.parametrize("kind", ["missing", "wrong shape"])

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from small_runs import (
     COUNTING,
     FINDING,
     TRAINING,
     Interrupter,
     Recorder,
+    judged_recipe,
     saved_files,
     small_graph,
     small_model,
@@ -26,8 +29,14 @@ from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit
 from xtcl.learning.checkpoint import Checkpoints
 from xtcl.runs.identity import fit_identity
+from xtcl.tasks.link_prediction import LinkPrediction
+from xtcl.tasks.node_classification import NodeClassification
+from xtcl.tasks.recipe import Plan, Recipe
 
 EPOCHS = 25
+MEMBERS = len(NodeClassification().recipe("gcn").plans[0].members)
+PLANS = len(LinkPrediction().recipe("gcn").plans)
+JOINED, TRIED, FOLLOWED = [TRAINING] * MEMBERS, [TRAINING] * PLANS, [COUNTING, FINDING, TRAINING]
 
 
 def fit_small(task: str, encoder: str = "gcn", **settings: Any) -> XTCL:
@@ -51,16 +60,20 @@ def undisturbed(
 @pytest.mark.parametrize(
     ("kind", "moment", "left"),
     [
-        (("nodes", "gcn"), (COUNTING, 1, 2), [COUNTING, FINDING, TRAINING]),
-        (("nodes", "gcn"), (FINDING, 1, 1), [FINDING, TRAINING]),
-        (("nodes", "gcn"), (TRAINING, 1, 3), [TRAINING]),
-        (("nodes", "gcn"), (TRAINING, 1, 12), [TRAINING]),
+        (("nodes", "gcn"), (COUNTING, 1, 2), [COUNTING, FINDING, *JOINED]),
+        (("nodes", "gcn"), (FINDING, 1, 1), [FINDING, *JOINED]),
+        (("nodes", "gcn"), (TRAINING, 1, 3), JOINED),
+        (("nodes", "gcn"), (TRAINING, 1, 12), JOINED),
+        (("nodes", "gcn"), (TRAINING, MEMBERS, 12), JOINED),
         (("nodes", "gat"), (TRAINING, 1, 12), [TRAINING]),
         (("nodes", "gat"), (TRAINING, 1, EPOCHS), [TRAINING]),
-        (("links", "gcn"), (TRAINING, 1, 12), [TRAINING, COUNTING, FINDING, TRAINING]),
-        (("links", "gcn"), (COUNTING, 2, 3), [TRAINING, COUNTING, FINDING, TRAINING]),
-        (("links", "gcn"), (FINDING, 2, 1), [TRAINING, FINDING, TRAINING]),
-        (("links", "gcn"), (TRAINING, 2, 12), [TRAINING, TRAINING]),
+        # Links: all plans are tried without the hidden links, and one is followed with all.
+        (("links", "gcn"), (COUNTING, 1, 3), [COUNTING, FINDING, *TRIED, *FOLLOWED]),
+        (("links", "gcn"), (TRAINING, 1, 12), [*TRIED, *FOLLOWED]),
+        (("links", "gcn"), (TRAINING, PLANS, 12), [*TRIED, *FOLLOWED]),
+        (("links", "gcn"), (COUNTING, 2, 3), [COUNTING, FINDING, TRAINING]),
+        (("links", "gcn"), (FINDING, 2, 1), [FINDING, TRAINING]),
+        (("links", "gcn"), (TRAINING, PLANS + 1, 12), [TRAINING]),
     ],
     ids=str,
 )
@@ -80,9 +93,15 @@ def test_an_interruption_leaves_no_trace(
     # What had been done was not done again.
     assert heard.names == left
     trainings = [done for name, _, done in heard.stages if name == TRAINING]
-    interrupted, step = moment[1:] if moment[0] == TRAINING else (len(trainings), 0)
-    assert trainings[interrupted - 1][0] == max(step // 10 * 10, 1)
     assert all(sum(done) == EPOCHS for done in trainings)
+    # Every tenth epoch is kept of the members of the final fit, and nothing of a trial.
+    before = [0] * len(trainings)
+    if moment[0] == TRAINING and kind[0] == "nodes":
+        before[: moment[1] - 1] = [EPOCHS] * (moment[1] - 1)
+        before[moment[1] - 1] = moment[2]
+    elif moment[0] == TRAINING and moment[1] == PLANS + 1:
+        before[-1] = moment[2]
+    assert [done[0] for done in trainings] == [max(epochs // 10 * 10, 1) for epochs in before]
 
 
 def test_interrupted_again_and_again(
@@ -96,7 +115,7 @@ def test_interrupted_again_and_again(
     assert saved_files(model, tmp_path / "run") == undisturbed["nodes", "gcn"]
 
 
-@pytest.mark.parametrize("name", ["counts", "positives", "training"])
+@pytest.mark.parametrize("name", ["counts", "positives", "training", "choice"])
 @pytest.mark.parametrize("damage", ["cut", "flipped content", "foreign"])
 def test_a_damaged_checkpoint_is_made_anew(
     name: str,
@@ -107,7 +126,7 @@ def test_a_damaged_checkpoint_is_made_anew(
     checkpoints = Checkpoints(tmp_path / "checkpoint")
     with pytest.raises(KeyboardInterrupt):
         fit_small("nodes", checkpoints=checkpoints, progress=Interrupter(TRAINING, 1, 12))
-    (path,) = (tmp_path / "checkpoint").rglob(f"{name}.safetensors")
+    (path,) = (tmp_path / "checkpoint").rglob(f"{name}.safetensors")  # of the first member only
     content = path.read_bytes()
     flipped = content[:-1] + bytes([content[-1] ^ 1])
     damaged = {"cut": content[: len(content) // 2], "flipped content": flipped}
@@ -127,9 +146,58 @@ def test_a_checkpoint_is_believed(
     found = inside.load("positives")
     assert found is not None
     inside.save("positives", {"nodes": found["nodes"].roll(1, dims=0)})
-    (path.parent / "training.safetensors").unlink()
+    for training in path.parent.rglob("training.safetensors"):
+        training.unlink()
     model = fit_small("nodes", checkpoints=checkpoints)
     assert saved_files(model, tmp_path / "run") != undisturbed["nodes", "gcn"]
+
+
+def fit_judged(**settings: Any) -> XTCL:
+    """A fit of links in which hidden links choose plan, epochs and scorer."""
+    graph = small_graph()
+    checkpoints = settings.pop("checkpoints", None)
+    model = XTCL("links", recipe=judged_recipe("gcn", 30), device="cpu", **settings)
+    return model.fit(graph, small_split(graph, "links"), checkpoints=checkpoints)
+
+
+def test_a_saved_choice_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = saved_files(fit_judged(), tmp_path / "whole")
+    checkpoints = Checkpoints(tmp_path / "checkpoint")
+    with pytest.raises(KeyboardInterrupt):
+        fit_judged(checkpoints=checkpoints, progress=Interrupter(TRAINING, PLANS + 1, 1))
+
+    def never(*_: object) -> None:
+        raise AssertionError("the choice was saved")
+
+    monkeypatch.setattr(LinkPrediction, "choose", never)
+    assert saved_files(fit_judged(checkpoints=checkpoints), tmp_path / "run") == whole
+
+
+def test_an_interrupted_trial_ends_in_the_same_choice(tmp_path: Path) -> None:
+    whole = saved_files(fit_judged(), tmp_path / "whole")
+    checkpoints = Checkpoints(tmp_path / "checkpoint")
+    with pytest.raises(KeyboardInterrupt):
+        fit_judged(checkpoints=checkpoints, progress=Interrupter(TRAINING, PLANS, 15))
+    assert checkpoints.load("choice") is None
+    assert saved_files(fit_judged(checkpoints=checkpoints), tmp_path / "run") == whole
+
+
+def test_a_saved_choice_is_believed(tmp_path: Path) -> None:
+    """The control of the tests above: the plan in an intact checkpoint is followed."""
+    checkpoints = Checkpoints(tmp_path / "checkpoint")
+    usual = fit_judged(checkpoints=checkpoints)
+    saved = checkpoints.load("choice")
+    assert saved is not None
+    stored = json.loads(saved["plan"].numpy().tobytes())
+    assert Plan.from_plain(stored) == usual.plan_
+    stored["members"][0]["training"]["epochs"] = 7
+    text = bytearray(json.dumps(stored).encode())
+    checkpoints.save("choice", saved | {"plan": torch.frombuffer(text, dtype=torch.uint8)})
+    for training in (tmp_path / "checkpoint").rglob("training.safetensors"):
+        training.unlink()
+    other = fit_judged(checkpoints=checkpoints)
+    assert other.plan_ == Plan.from_plain(stored)
+    assert [len(curve) for curve in other.loss_curves_] == [7]
 
 
 Sides = tuple[XTCL, Graph, NodeSplit | LinkSplit]
@@ -147,6 +215,8 @@ def changed_fits() -> dict[str, Sides]:
         "same": (small_model(), graph, split),
         "seed": (small_model(random_state=1), graph, split),
         "width": (small_model(width=16), graph, split),
+        "recipe": (small_model(recipe=Recipe()), graph, split),
+        "epochs": (small_model(epochs=None), graph, split),
         "encoder": (small_model(encoder="gat"), graph, split),
         "sampler": (small_model(sampler="paper"), graph, split),
         "relations": (small_model(relations=["link"]), graph, split),

@@ -13,16 +13,29 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from small_runs import files_of, python, saved_files, small_graph, small_model, small_split
+from small_runs import (
+    files_of,
+    judged_recipe,
+    python,
+    saved_files,
+    small_graph,
+    small_model,
+    small_split,
+)
 
 import xtcl
 from xtcl.errors import UsageError
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
+from xtcl.learning.inputs import encoder_inputs
+from xtcl.learning.trainer import TrainingSettings
 from xtcl.runs.directory import config_text
+from xtcl.runs.identity import fit_identity
 from xtcl.runs.toml import to_toml
+from xtcl.tasks.recipe import Member, Plan, Recipe
 
 FILES = {
     "config.toml",
@@ -33,6 +46,22 @@ FILES = {
     "embeddings.parquet",
     "events.jsonl",
 }
+
+TWO = Recipe(
+    plans=(
+        Plan(
+            (
+                Member({"width": 8, "hops": 3}, TrainingSettings(epochs=12)),
+                Member(
+                    {"width": 8, "layers": 2, "batch_norm": True},
+                    TrainingSettings(epochs=12, anchors=None),
+                    weight=0.3,
+                ),
+            ),
+            attributes=1.5,
+        ),
+    ),
+)
 
 
 def strict_json(text: str) -> Any:
@@ -52,8 +81,9 @@ def test_a_loaded_model_answers_as_the_saved_one(task: str, encoder: str, tmp_pa
     np.testing.assert_array_equal(loaded.embedding_, model.embedding_)
     np.testing.assert_array_equal(loaded.positives_, model.positives_)
     assert loaded.relation_weights_ == model.relation_weights_
-    assert loaded.loss_curve_ == model.loss_curve_
+    assert loaded.loss_curves_ == model.loss_curves_
     assert loaded.recipe_ == model.recipe_
+    assert loaded.plan_ == model.plan_
     assert loaded.explain(3, 5) == model.explain(3, 5)
     asked = split.test if task == "links" else None
     np.testing.assert_array_equal(loaded.predict(asked), model.predict(asked))
@@ -64,7 +94,13 @@ def test_a_loaded_model_answers_as_the_saved_one(task: str, encoder: str, tmp_pa
         assert loaded.get_params()[name] == model.get_params()[name]
     state, copied = model.encoder_.state_dict(), loaded.encoder_.state_dict()
     assert state.keys() == copied.keys()
+    assert all(state[name].shape == copied[name].shape for name in state)
     assert all(bool((state[name] == copied[name]).all()) for name in state)
+    # The loaded encoder gives the embedding, to the bit.
+    assert not loaded.encoder_.training
+    with torch.no_grad():
+        again = loaded.encoder_(*encoder_inputs(model.training_side_.graph, torch.device("cpu")))
+    np.testing.assert_array_equal(again.numpy(), model.embedding_)
     # Saved again it is the same model, and fitted again too.
     second = saved_files(loaded, tmp_path / "again")
     for name in ("relation_weights.json", "embeddings.parquet", "model/tables.safetensors"):
@@ -88,7 +124,7 @@ def test_a_loaded_model_has_no_test_labels_and_scores_links(tmp_path: Path) -> N
 def test_a_run_directory_holds_what_it_promises(tmp_path: Path) -> None:
     graph = small_graph()
     split = small_split(graph, "nodes")
-    model = small_model(relations="paper").fit(graph, split)
+    model = small_model(relations="paper", recipe=TWO).fit(graph, split)
     files = saved_files(model, tmp_path, split=split, metrics={"test": {"accuracy": 0.5}})
     assert {name for name in files if not name.startswith("model/")} == FILES
     config = tomllib.loads(files["config.toml"].decode())
@@ -97,8 +133,9 @@ def test_a_run_directory_holds_what_it_promises(tmp_path: Path) -> None:
     assert config["fit"]["task"] == "nodes"
     assert config["fit"]["random_state"] == 0
     assert len(config["fit"]["relations"]) == 9
-    assert config["recipe"]["encoder_options"] == {"width": 8}
-    assert config["recipe"]["training"]["epochs"] == 12
+    for plan in (*config["recipe"]["plans"], config["plan"]):
+        assert [member["encoder"]["width"] for member in plan["members"]] == [8, 8]
+        assert [member["training"]["epochs"] for member in plan["members"]] == [12, 12]
     assert config["recipe"]["sampler"]["quantiles"] == [0.99]
     assert strict_json(files["split.json"].decode()) == split.to_json()
     assert strict_json(files["metrics.json"].decode()) == {"test": {"accuracy": 0.5}}
@@ -117,8 +154,13 @@ def test_a_run_directory_holds_what_it_promises(tmp_path: Path) -> None:
     events = [strict_json(line) for line in files["events.jsonl"].decode().splitlines()]
     assert events[0]["event"] == "graph"
     assert events[0]["labelled_nodes"] == len(split.train)
-    losses = [event["loss"] for event in events if event["event"] == "epoch"]
-    assert tuple(losses) == model.loss_curve_
+    epochs = [event for event in events if event["event"] == "epoch"]
+    assert [(e["encoder"], e["epoch"], e["loss"]) for e in epochs] == [
+        (encoder, epoch, loss)
+        for encoder, curve in enumerate(model.loss_curves_, start=1)
+        for epoch, loss in enumerate(curve, start=1)
+    ]
+    assert len(epochs) == 2 * 12
     assert files["relation_weights.png"].startswith(b"\x89PNG\r\n\x1a\n")
     strict_json(files["model/model.json"].decode())
 
@@ -171,6 +213,17 @@ def _renamed(graph: Graph, ids: list[Any]) -> Any:
     return nx.relabel_nodes(graph.to_networkx(), dict(enumerate(ids)), copy=True)
 
 
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_a_recipe_that_was_given_is_saved_and_loaded(task: str, tmp_path: Path) -> None:
+    graph = small_graph()
+    given = TWO if task == "nodes" else judged_recipe("gcn", 12)
+    model = XTCL(task, recipe=given, device="cpu").fit(graph)
+    model.save(tmp_path)
+    loaded = XTCL.load(tmp_path)
+    assert loaded.recipe == loaded.recipe_ == given
+    np.testing.assert_array_equal(loaded.fit(graph).embedding_, model.embedding_)
+
+
 def test_parameters_of_numpy_s_kinds_can_be_saved(tmp_path: Path) -> None:
     graph = small_graph()
     model = small_model(
@@ -185,7 +238,8 @@ def test_parameters_of_numpy_s_kinds_can_be_saved(tmp_path: Path) -> None:
     assert loaded.random_state == 1
     assert loaded.recipe_ == model.recipe_
     config = tomllib.loads((tmp_path / "config.toml").read_text())
-    assert config["recipe"]["encoder_options"]["width"] == 8
+    assert config["plan"]["members"][0]["encoder"]["width"] == 8
+    assert isinstance(fit_identity(model, graph, small_split(graph, "nodes")), str)
     assert config["fit"]["random_state"] == 1
 
 
@@ -276,11 +330,27 @@ def test_toml_of_a_name_that_would_break_it() -> None:
 
 
 def test_the_config_is_the_recipe() -> None:
-    model = small_model("links", quantiles=[0.9, 0.95]).fit(small_graph())
-    config = tomllib.loads(config_text(model))["recipe"]
-    expected = json.loads(json.dumps(asdict(model.recipe_)))
-    for part in (expected, expected["sampler"], expected["training"]):
-        for name in [name for name, value in part.items() if value is None]:
-            del part[name]
-    assert config == expected
-    assert math.isclose(config["training"]["temperature"], 0.1)
+    model = small_model("links", quantiles=[0.9, 0.95], temperature=0.1).fit(small_graph())
+    config = tomllib.loads(config_text(model))
+    assert Recipe.from_plain(config["recipe"]) == model.recipe_
+    assert Plan.from_plain(config["plan"]) == model.plan_
+    expected = without_none(json.loads(json.dumps(asdict(model.recipe_))))
+    assert config["recipe"] == expected
+    assert config["plan"] in expected["plans"]
+    assert math.isclose(config["plan"]["members"][0]["training"]["temperature"], 0.1)
+
+
+def test_the_config_has_the_epochs_that_hidden_links_found() -> None:
+    model = XTCL("links", recipe=judged_recipe("gcn", 37), device="cpu").fit(small_graph())
+    config = tomllib.loads(config_text(model))
+    given = {m["training"]["epochs"] for p in config["recipe"]["plans"] for m in p["members"]}
+    assert given == {37}
+    epochs = [member["training"]["epochs"] for member in config["plan"]["members"]]
+    assert epochs == [len(curve) for curve in model.loss_curves_]
+    assert all(0 < number < 37 for number in epochs)  # the judge is asked every few epochs
+
+
+def without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: without_none(v) for k, v in value.items() if v is not None}
+    return [without_none(v) for v in value] if isinstance(value, list) else value

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 from small_runs import COUNTING, FINDING, TRAINING, Recorder, small_graph, small_model, small_split
 
 from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit
+from xtcl.learning.encoders.registry import ENCODERS
+from xtcl.learning.inputs import encoder_inputs
+from xtcl.learning.trainer import TrainingSettings
 from xtcl.relations.view import TrainingView
 from xtcl.tasks.answers import LinkAnswer, NodeAnswer
 from xtcl.tasks.fit import fit_task
 from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.logistic_head import LogisticHead, fit_logistic
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.pipeline import FitOptions, fit_embedding, fit_sampler
-from xtcl.tasks.recipe import Recipe
+from xtcl.tasks.pipeline import FitOptions, find_positives, fit_sampler, member_seed, train_plan
+from xtcl.tasks.recipe import Member, Plan, Recipe
 from xtcl.tasks.training_side import TrainingSide, training_side
 
 GRAPH = small_graph()
@@ -40,11 +46,14 @@ def test_nodes_end_in_logistic_regression_on_the_training_labels() -> None:
     np.testing.assert_array_equal(fitted.answer.probabilities, expected.predict_proba(z, 3))
 
 
-def test_links_fit_twice_and_the_second_time_on_fewer_links() -> None:
+def test_links_fit_first_on_fewer_links_with_every_plan_and_then_with_one() -> None:
     heard = Recorder()
     side = side_of("links")
-    fitted = fit_task(side, LinkPrediction(), recipe_of("links"), FitOptions(progress=heard))
-    assert heard.names == [COUNTING, FINDING, TRAINING] * 2
+    recipe = recipe_of("links")
+    fitted = fit_task(side, LinkPrediction(), recipe, FitOptions(progress=heard))
+    tried = [TRAINING] * len(recipe.plans)
+    assert heard.names == [COUNTING, FINDING, *tried, COUNTING, FINDING, TRAINING]
+    assert len(recipe.plans) > 1
     assert isinstance(fitted.answer, LinkAnswer)
     np.testing.assert_array_equal(
         fitted.answer.score(side.negatives),
@@ -57,7 +66,7 @@ def test_positives_are_never_the_node_itself_nor_excluded(
     task: NodeClassification | LinkPrediction,
 ) -> None:
     side = side_of(task.name)
-    found = fit_embedding(side.graph, task, recipe_of(task.name), FitOptions()).positives
+    found = find_positives(side.graph, task, recipe_of(task.name), FitOptions()).positives
     assert found.shape == (80, recipe_of(task.name).positives)
     for node, row in enumerate(found):
         named = row[row >= 0].tolist()
@@ -113,16 +122,95 @@ def test_the_sampler_sees_the_training_links_only() -> None:
 
 
 @pytest.mark.parametrize("encoder", ["gcn", "gat", "own"])
-def test_default_recipes_make_encoders(encoder: str) -> None:
-    for task, width in ((NodeClassification(), 1024), (LinkPrediction(), 512)):
-        options = task.recipe(encoder).encoder_options
-        assert options.get("width") == (None if encoder == "own" else width)
-        assert ("hops" in options) is (task.name == "links" and encoder == "gcn")
+@pytest.mark.parametrize("task", [NodeClassification(), LinkPrediction()])
+def test_default_recipes_make_encoders(
+    task: NodeClassification | LinkPrediction, encoder: str
+) -> None:
+    plans = task.recipe(encoder).plans
+    for plan in plans:
+        for member in plan.members:
+            if encoder == "own":
+                assert member.encoder == {}
+            else:
+                ENCODERS[encoder](16, **(member.encoder | {"width": 8}))
+    assert all(plan.attributes > 0 for plan in plans) is (task.name == "nodes" and encoder != "own")
+    if encoder == "own":
+        assert [len(plan.members) for plan in plans] == [1]  # its own output and nothing else
 
 
 def test_without_a_recipe_the_task_s_own_is_used() -> None:
     side = side_of("nodes")
     default = fit_task(side, NodeClassification())
-    named = fit_task(side, NodeClassification(), NodeClassification().recipe("gcn"), FitOptions())
-    assert default.fitted.embedding.shape == (80, 1024)
+    recipe = NodeClassification().recipe("gcn")
+    named = fit_task(side, NodeClassification(), recipe, FitOptions())
+    assert default.fitted.plan == recipe.plans[0]
     np.testing.assert_array_equal(default.fitted.embedding, named.fitted.embedding)
+
+
+# Members and how they are joined
+
+TWO = Plan(
+    (
+        Member({"width": 4, "hops": 1}, TrainingSettings(epochs=3)),
+        Member({"width": 6, "layers": 2, "batch_norm": True}, TrainingSettings(epochs=5), 0.3),
+    ),
+    attributes=1.5,
+)
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(lengths > 0, lengths, 1.0))
+
+
+def test_members_are_trained_apart_and_joined_with_the_attributes() -> None:
+    """Against each member fitted alone, and smoothing written out with dense matrices."""
+    side = side_of("nodes")
+    task, options = NodeClassification(), FitOptions(seed=4)
+    recipe = Recipe(plans=(TWO,))
+    whole = fit_task(side, task, recipe, options).fitted
+    found = find_positives(side.graph, task, recipe, options)
+    alone = []
+    for number, member in enumerate(TWO.members):
+        own = replace(options, seed=member_seed(4, number))
+        alone.append(train_plan(side.graph, task, recipe, Plan((member,)), found, own))
+    assert whole.losses == (*alone[0].losses, *alone[1].losses)
+    assert [len(curve) for curve in whole.losses] == [3, 5]
+    assert whole.embedding.shape == (80, 4 + 6 + 3 * 16)
+    assert whole.embedding.shape[1] == TWO.width(16)
+    links = side.graph.adjacency.toarray() + np.eye(80)
+    smooth = links / np.sqrt(np.outer(links.sum(axis=1), links.sum(axis=1)))
+    x = unit(np.asarray(side.graph.attributes, dtype=np.float64))
+    attributes = [1.5 / 3**0.5 * unit(rows) for rows in (x, smooth @ x, smooth @ smooth @ x)]
+    np.testing.assert_allclose(whole.embedding[:, :4], unit(alone[0].embedding), atol=1e-5)
+    np.testing.assert_allclose(whole.embedding[:, 4:10], 0.3 * unit(alone[1].embedding), atol=1e-5)
+    np.testing.assert_allclose(whole.embedding[:, 10:], np.hstack(attributes), atol=1e-5)
+
+
+def test_members_have_different_seeds_of_32_bits() -> None:
+    seeds = [member_seed(seed, number) for seed in (0, 1, 2**32 - 1) for number in range(4)]
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= seed < 2**32 for seed in seeds)
+    assert [member_seed(seed, 0) for seed in (0, 7)] == [0, 7]
+
+
+def test_members_that_are_alike_still_have_seeds_of_their_own() -> None:
+    twins = Plan((Member({"width": 4}), Member({"width": 4})))
+    fitted = fit_task(side_of("nodes"), NodeClassification(), Recipe(plans=(twins,))).fitted
+    assert fitted.losses[0] != fitted.losses[1]
+    assert not np.array_equal(fitted.embedding[:, :4], fitted.embedding[:, 4:])
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+@pytest.mark.parametrize("task", [NodeClassification(), LinkPrediction()])
+def test_the_embedding_is_what_the_joined_encoder_says(
+    task: NodeClassification | LinkPrediction, encoder: str
+) -> None:
+    side = side_of(task.name)
+    recipe = small_model(task.name, encoder).resolved_recipe()
+    fitted = fit_task(side, task, recipe, FitOptions(encoder)).fitted
+    assert not fitted.encoder.training
+    with torch.no_grad():
+        again = fitted.encoder(*encoder_inputs(side.graph, torch.device("cpu")))
+    np.testing.assert_array_equal(fitted.embedding, again.numpy())
+    assert fitted.embedding.shape == (80, fitted.plan.width(16))

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-import torch
 
 from xtcl.graph.datasets import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import link_split
 from xtcl.tasks.link_head import KINDS, fit_link_head
-from xtcl.tasks.link_prediction import HIDDEN_SHARE, LinkPrediction
 from xtcl.tasks.link_scorer_choice import HiddenLinks, choose_scorer, fit_chosen, hide_links
 from xtcl.tasks.metrics import auc
 from xtcl.tasks.training_side import TrainingSide, training_side
@@ -100,22 +96,3 @@ def test_the_chosen_kind_and_strength_are_fitted_on_all_training_links() -> None
     )
     np.testing.assert_array_equal(head.weight_, alone.weight_)
     assert not np.array_equal(head.weight_, chosen.weight_)
-
-
-def test_the_task_embeds_anew_without_the_hidden_links() -> None:
-    z, hidden_z = embedding_for("cosine"), embedding_for("hadamard")
-    asked: list[Graph] = []
-
-    def embed(graph: Graph) -> np.ndarray:
-        asked.append(graph)
-        return hidden_z
-
-    head: Any = LinkPrediction().fit_head(SIDE, z, embed, seed=3, device=torch.device("cpu"))
-    links = hide_links(SIDE, HIDDEN_SHARE, seed=3)
-    assert [graph.fingerprint() for graph in asked] == [links.graph.fingerprint()]
-    assert head.kind == choose_scorer(links, hidden_z, 3).kind  # judged on the inner embedding,
-    expected = fit_chosen(choose_scorer(links, hidden_z, 3), SIDE, z, 3)  # fitted on the outer one
-    np.testing.assert_array_equal(head.weight_, expected.weight_)
-    pairs = SIDE.graph.edges[:, :7]
-    answer = LinkPrediction().answer(head, z, 0)
-    np.testing.assert_array_equal(answer.score(pairs), head.score(z, pairs))

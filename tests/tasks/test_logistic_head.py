@@ -131,6 +131,27 @@ def test_the_strength_is_the_best_of_the_folds() -> None:
     assert head.cv_accuracy_ == pytest.approx(max(right) / 80)
 
 
+def test_the_cautious_strength_lies_between_accuracy_and_likelihood() -> None:
+    rows, labels = clusters(80, 5, 3, seed=5)
+    strengths = [0.01, 0.3, 10.0, 1000.0]
+    x, fold_of = prepared(rows, rows.mean(axis=0)), stratified_folds(labels, 4, 7)
+    right, likelihood = np.zeros(4), np.zeros(4)
+    for place, strength in enumerate(strengths):
+        model = LogisticRegression(C=strength, solver="newton-cholesky", tol=1e-10, max_iter=1000)
+        for fold in range(4):
+            held = fold_of == fold
+            chance = model.fit(x[~held], labels[~held]).predict_proba(x[held])
+            right[place] += (chance.argmax(axis=1) == labels[held]).sum()
+            likelihood[place] += np.log(chance[np.arange(held.sum()), labels[held]]).sum()
+    best, likeliest = strengths[int(right.argmax())], strengths[int(likelihood.argmax())]
+    head = fit_logistic(rows, labels, strengths=strengths, folds=4, seed=7, cautious=True)
+    plain = fit_logistic(rows, labels, strengths=strengths, folds=4, seed=7)
+    assert best != likeliest
+    assert plain.strength_ == best
+    assert head.strength_ == pytest.approx(np.sqrt(best * likeliest))
+    assert head.cv_accuracy_ == plain.cv_accuracy_
+
+
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.integers(2, 6), st.integers(0, 3))
 def test_folds_are_even_and_no_training_part_lacks_a_class(
     labels: list[int], folds: int, seed: int

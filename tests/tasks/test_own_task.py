@@ -10,10 +10,12 @@ from xtcl.errors import DataError, UsageError
 from xtcl.graph.datasets import block_model
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.crossfit import Indicator
+from xtcl.tasks.choice import Choice
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.own_task import OwnTask
-from xtcl.tasks.recipe import Recipe
+from xtcl.tasks.recipe import Plan
 from xtcl.tasks.registry import TASKS, make_task
+from xtcl.tasks.task import Task
 from xtcl.tasks.training_side import TrainingSide
 
 GRAPH = block_model(60, num_classes=3)
@@ -117,9 +119,9 @@ def test_too_few_known_nodes_are_refused() -> None:
 
 
 def test_there_is_no_head_and_no_answer() -> None:
-    task = OwnTask(near, np.arange(9))
+    task: Task = OwnTask(near, np.arange(9))
     side = TrainingSide(GRAPH)
-    assert task.fit_head(side, np.zeros((60, 2)), lambda graph: np.zeros((60, 2)), 0, CPU) is None
+    assert task.fit_head(side, np.zeros((60, 2)), Choice(Plan()), 0, CPU) is None
     with pytest.raises(UsageError, match="has no head, so there is nothing to predict or score"):
         task.answer(None, np.zeros((60, 2)), 3)
 
@@ -134,13 +136,3 @@ def test_tasks_by_name() -> None:
     assert make_task(own) is own
     with pytest.raises(UsageError, match=r"There is no task 'own'. Known: nodes, links; or give"):
         make_task("own")
-
-
-def test_the_literal_recipe_is_the_paper_s() -> None:
-    recipe = Recipe(positives=7, encoder_options={"width": 3}).literal()
-    assert recipe.crossfit == 0
-    assert recipe.sampler.base_score == 0.0
-    assert recipe.sampler.sweeps == 1
-    assert (recipe.training.similarity, recipe.training.temperature) == ("inner", 1.0)
-    assert recipe.positives == 7
-    assert recipe.encoder_options == {"width": 3}

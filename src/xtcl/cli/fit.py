@@ -15,24 +15,28 @@ from xtcl.cli.bars import Bars
 from xtcl.cli.errors import INTERRUPTED, reported
 from xtcl.cli.graphs import read_graph
 from xtcl.cli.options import (
+    ConfigOption,
     DataOption,
     DeviceOption,
     EncoderName,
+    EncoderOption,
     GraphName,
     JsonOption,
     SeedOption,
     TaskName,
     TaskOption,
 )
+from xtcl.cli.recipe_option import read_config
 from xtcl.cli.run_folder import CHECKPOINTS, check_out, finished_metrics, is_finished
 from xtcl.cli.tables import plain_table, weights_table
+from xtcl.errors import UsageError
 
 
 @reported
 def fit(
     graph: GraphName,
     task: TaskOption = TaskName.nodes,
-    encoder: Annotated[EncoderName, typer.Option(help="The graph network.")] = EncoderName.gcn,
+    encoder: EncoderOption = EncoderName.gcn,
     seed: SeedOption = 0,
     out: Annotated[Path, typer.Option(help="Run directory to write.")] = Path("runs/latest"),
     device: DeviceOption = "auto",
@@ -46,6 +50,7 @@ def fit(
     compare: Annotated[
         str, typer.Option(help="Methods to score on the same split, such as logistic,gcn.")
     ] = "",
+    config: ConfigOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -63,6 +68,8 @@ def fit(
     from xtcl.tasks.training_side import training_side
 
     check_out(out, resume)
+    if config is not None and sampler == "paper":
+        raise UsageError("--sampler paper is a recipe of its own: leave it out, or --config.")
     rivals = [make_method(name.strip()) for name in compare.split(",") if name.strip()]
     for rival in rivals:
         rival.check_task(task.value)
@@ -73,6 +80,7 @@ def fit(
         task.value,
         encoder.value,
         sampler=sampler,
+        recipe=read_config(config, task.value, encoder.value, [seed], notes),
         device=device,
         memory=memory,
         random_state=seed,
@@ -117,7 +125,7 @@ def fit(
         "seed": seed,
         "test": model.test_metrics(split),
         "compared": figures,
-        "epochs": len(model.loss_curve_),
+        "epochs": [len(curve) for curve in model.loss_curves_],
         "seconds": round(seconds, 3),
         "identity": identity,
     }

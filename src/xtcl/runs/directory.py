@@ -8,7 +8,7 @@
 | `relation_weights.json`, `.png` | what the sampler learned about each relation |
 | `model/` | the model, loadable with `XTCL.load` |
 | `embeddings.parquet` | one row a node |
-| `events.jsonl` | what happened: relations left out, the loss of every epoch |
+| `events.jsonl` | what happened: relations left out, every encoder's loss of every epoch |
 
 All but `metrics.json` and the test part of `split.json` follow from the training side alone, and
 all but the seconds repeat to the byte on a CPU.
@@ -32,13 +32,16 @@ from xtcl.report.weights_picture import draw_weights
 from xtcl.runs.embeddings_file import write_embeddings
 from xtcl.runs.model_files import (
     load_model,
-    plain,
     plain_parameters,
     read_description,
     refusing_damage,
+    refusing_settings,
     save_model,
 )
+from xtcl.runs.recipe_file import recipe_tables
 from xtcl.runs.toml import to_toml
+from xtcl.tasks.plain import plain
+from xtcl.tasks.recipe import Recipe
 
 if TYPE_CHECKING:
     from torch import nn
@@ -86,6 +89,9 @@ def read_run(
         relations = [make_relation(r["name"], **r["parameters"]) for r in described["relations"]]
         model = kind(**described["parameters"])
         model.set_params(relations=relations)
+        if model.recipe is not None:
+            with refusing_settings(place):
+                model.set_params(recipe=Recipe.from_plain(described["parameters"]["recipe"]))
         load_model(place, described, model, encoder, task)
     model.set_params(
         encoder=encoder if encoder is not None else model.encoder,
@@ -98,8 +104,6 @@ def config_text(model: XTCL) -> str:
     """The resolved settings as TOML."""
     import xtcl
 
-    recipe = plain(asdict(model.recipe_))
-    sampler, training = recipe.pop("sampler"), recipe.pop("training")
     parameters = plain_parameters(model)
     chosen = ("task", "encoder", "relations", "sampler", "use_labels", "random_state")
     graph = model.training_side_.graph
@@ -108,9 +112,8 @@ def config_text(model: XTCL) -> str:
             "xtcl": {"version": xtcl.__version__},
             "graph": {"name": graph.name, "fingerprint": graph.fingerprint()},
             "fit": {name: parameters[name] for name in chosen},
-            "recipe": recipe,
-            "recipe.sampler": sampler,
-            "recipe.training": training,
+            **recipe_tables(model.recipe_),
+            "plan": plain(asdict(model.plan_)),
         }
     )
 
@@ -124,8 +127,9 @@ def events(model: XTCL) -> list[dict[str, Any]]:
         for name, kinds in model.sampler_.left_out_.items()
     ]
     happened += [
-        {"event": "epoch", "epoch": epoch, "loss": loss}
-        for epoch, loss in enumerate(model.loss_curve_, start=1)
+        {"event": "epoch", "encoder": encoder, "epoch": epoch, "loss": loss}
+        for encoder, curve in enumerate(model.loss_curves_, start=1)
+        for epoch, loss in enumerate(curve, start=1)
     ]
     return happened
 

@@ -12,6 +12,7 @@ import numpy as np
 from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit
+from xtcl.tasks.plain import plain
 from xtcl.tasks.training_side import training_side
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def fit_identity(model: XTCL, graph: Graph, split: NodeSplit | LinkSplit) -> str
         "graph": graph.fingerprint(),
         "labels": hashlib.sha256(labels).hexdigest(),
         "split": split.fingerprint(),
-        "recipe": asdict(model.resolved_recipe()),
+        "recipe": plain(asdict(model.resolved_recipe())),
         "task": str(model.task),
         "encoder": str(model.encoder),
         "relations": str(model.relations),

@@ -24,19 +24,18 @@ from torch import Tensor, nn
 from xtcl.errors import DataError, UsageError, XTCLError
 from xtcl.files import atomic_path
 from xtcl.graph.graph import Graph
+from xtcl.learning.encoders.joined import Joined
 from xtcl.learning.encoders.registry import encoder_maker
 from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.stopping import Plateau
-from xtcl.learning.trainer import Trained, TrainingSettings
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.patterns import PatternCounts
-from xtcl.sampling.settings import SamplerSettings
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks.fit import FittedTask
 from xtcl.tasks.link_head import LinkHead
 from xtcl.tasks.logistic_head import LogisticHead
 from xtcl.tasks.pipeline import FittedEmbedding
-from xtcl.tasks.recipe import Recipe
+from xtcl.tasks.plain import plain
+from xtcl.tasks.recipe import Plan, Recipe
 from xtcl.tasks.registry import TASKS, make_task
 from xtcl.tasks.task import Task
 from xtcl.tasks.training_side import TrainingSide
@@ -44,7 +43,7 @@ from xtcl.tasks.training_side import TrainingSide
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
 
-SCHEMA = 1
+SCHEMA = 2
 HEADS: dict[str, Any] = {"nodes": LogisticHead, "links": LinkHead}
 FILES = ("training_graph.npz", "encoder.safetensors", "tables.safetensors", "head.safetensors")
 
@@ -60,19 +59,20 @@ def save_model(model: XTCL, folder: Path) -> None:
         "positives": model.positives_,
         "codes": counts.codes,
         "counts": counts.counts,
-        "losses": np.array(model.loss_curve_),
     }
+    tables |= {f"losses.{i}": np.array(curve) for i, curve in enumerate(model.loss_curves_)}
     if side.non_links is not None:
         tables["non_links"] = np.array(side.non_links)
     weights = {k: v.cpu().numpy() for k, v in model.encoder_.state_dict().items()}
     head = {} if model.head_ is None else model.head_.to_tensors()
     for name, tensors in (("encoder", weights), ("tables", tables), ("head", head)):
         with atomic_path(folder / f"{name}.safetensors") as temporary:
-            save_file({k: np.ascontiguousarray(v) for k, v in tensors.items()}, temporary)
+            save_file({k: np.asarray(v, order="C") for k, v in tensors.items()}, temporary)
     described: dict[str, object] = {
         "schema": SCHEMA,
         "parameters": plain_parameters(model),
         "recipe": plain(asdict(model.recipe_)),
+        "plan": plain(asdict(model.plan_)),
         "relations": [relation_json(r) for r in model.sampler_.relations_],
         "sha256": {name: _digest(folder / name) for name in FILES},
     }
@@ -87,16 +87,8 @@ def plain_parameters(model: XTCL) -> dict[str, object]:
     stored["task"] = make_task(model.task).name
     stored["encoder"] = model.encoder if isinstance(model.encoder, str) else "own"
     stored["relations"] = [relation.name for relation in model.sampler_.relations_]
+    stored["recipe"] = None if model.recipe is None else asdict(model.recipe)
     return {name: plain(value) for name, value in stored.items()}
-
-
-def plain(value: Any) -> Any:
-    """`value` in the kinds that JSON and TOML know; a search over parameters gives numpy's."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {name: plain(entry) for name, entry in value.items()}
-    return [plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
 def relation_json(relation: Any) -> dict[str, object]:
@@ -118,6 +110,17 @@ def refusing_damage(folder: Path) -> Iterator[None]:
         ) from broken
 
 
+@contextmanager
+def refusing_settings(folder: Path) -> Iterator[None]:
+    """Say of settings that cannot be used that the file has them, not the user."""
+    try:
+        yield
+    except UsageError as broken:
+        raise DataError(
+            f"The model in '{folder}' cannot be read. {broken} Fit and save it again."
+        ) from broken
+
+
 def load_model(
     folder: Path,
     described: dict[str, Any],
@@ -126,7 +129,8 @@ def load_model(
     task: Task | None,
 ) -> None:
     """Fill `model`, made with the parameters in `described`, from the files of `folder`."""
-    recipe = _recipe(described["recipe"])
+    with refusing_settings(folder):
+        recipe, plan = Recipe.from_plain(described["recipe"]), Plan.from_plain(described["plan"])
     graph = Graph.load(folder / "training_graph.npz")
     tables = _tensors(folder, "tables")
     shapes = [tables[name].shape for name in ("embedding", "positives")]
@@ -139,9 +143,14 @@ def load_model(
     view = TrainingView.of(graph, side.labelled)
     sampler = XGSampler(model.relations, recipe.sampler, seed=model.random_state)
     sampler.restore(view, PatternCounts(tables["codes"], tables["counts"]))
-    module = _encoder(folder, model, recipe, graph, encoder)
-    trained = Trained(torch.from_numpy(tables["embedding"]), tuple(tables["losses"].tolist()))
-    fitted = FittedEmbedding(sampler, tables["positives"], module, trained)
+    fitted = FittedEmbedding(
+        sampler,
+        tables["positives"],
+        plan,
+        _encoder(folder, model, plan, graph, encoder),
+        tables["embedding"],
+        tuple(tuple(map(float, tables[f"losses.{i}"])) for i in range(len(plan.members))),
+    )
     known = task if task is not None else _task(folder, described["parameters"]["task"])
     kind = HEADS.get(known.name)
     head = None if kind is None else kind.from_tensors(_tensors(folder, "head"))
@@ -164,10 +173,12 @@ def read_description(folder: Path) -> dict[str, Any]:
         raise DataError(
             f"'{place}' is damaged ({broken}); fit and save the model again."
         ) from broken
-    if isinstance(schema, int) and schema > SCHEMA:
+    if isinstance(schema, int) and schema != SCHEMA:
+        newer = ("a newer", "Update xtcl to read it.")
+        age, remedy = newer if schema > SCHEMA else ("an older", "Fit and save the model again.")
         raise DataError(
-            f"'{folder}' was written by a newer xtcl (schema {schema}; this one reads up to "
-            f"{SCHEMA}). Update xtcl to read it."
+            f"'{folder}' was written by {age} xtcl (schema {schema}; this one reads {SCHEMA}). "
+            f"{remedy}"
         )
     if digest != _own_digest(described):
         raise DataError(f"'{place}' is not as it was saved; fit and save the model again.")
@@ -190,7 +201,7 @@ def _task(folder: Path, name: str) -> Task:
 
 
 def _encoder(
-    folder: Path, model: XTCL, recipe: Recipe, graph: Graph, own: nn.Module | None
+    folder: Path, model: XTCL, plan: Plan, graph: Graph, own: nn.Module | None
 ) -> nn.Module:
     if own is None and model.encoder == "own":
         raise UsageError(
@@ -199,7 +210,9 @@ def _encoder(
         )
     x, _ = encoder_inputs(graph, torch.device("cpu"))
     chosen = model.encoder if own is None else own
-    module = encoder_maker(chosen, x.shape[1], recipe.encoder_options)()
+    members = [encoder_maker(chosen, x.shape[1], member.encoder)() for member in plan.members]
+    weights_of = [member.weight for member in plan.members]
+    module = Joined(members, weights_of, plan.attributes).eval()
     weights: dict[str, Tensor] = {
         k: torch.from_numpy(v) for k, v in _tensors(folder, "encoder").items()
     }
@@ -209,15 +222,6 @@ def _encoder(
         reason = " ".join(str(mismatch).split())
         raise DataError(f"The weights in '{folder}' do not fit the encoder: {reason}") from mismatch
     return module
-
-
-def _recipe(stored: dict[str, Any]) -> Recipe:
-    training, sampler = dict(stored["training"]), dict(stored["sampler"])
-    stopping = training["stopping"]
-    training["stopping"] = None if stopping is None else Plateau(**stopping)
-    sampler["quantiles"] = tuple(sampler["quantiles"])
-    settings = {"sampler": SamplerSettings(**sampler), "training": TrainingSettings(**training)}
-    return Recipe(**(stored | settings))
 
 
 def _tensors(folder: Path, name: str) -> dict[str, np.ndarray]:

@@ -23,6 +23,7 @@ def _value(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_value(item) for item in value) + "]"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + "}"
+        known = (f"{key} = {_value(item)}" for key, item in value.items() if item is not None)
+        return "{" + ", ".join(known) + "}"
     # Of the characters that TOML wants escaped, JSON leaves this one as it is.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,16 +1,23 @@
-"""A whole fit for a task: embeddings and head."""
+"""A whole fit for a task: the choice of a plan, embeddings and head."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
+import torch
+from torch import Tensor
 
 from xtcl.graph.graph import Graph
+from xtcl.learning.checkpoint import NoCheckpoints
+from xtcl.learning.watch import Judge
 from xtcl.tasks.answers import Answer
-from xtcl.tasks.pipeline import FitOptions, FittedEmbedding, fit_embedding
-from xtcl.tasks.recipe import Recipe
+from xtcl.tasks.choice import Choice, Train, Tried
+from xtcl.tasks.link_head import LinkHead
+from xtcl.tasks.pipeline import FitOptions, FittedEmbedding, Found, find_positives, train_plan
+from xtcl.tasks.plain import plain
+from xtcl.tasks.recipe import Plan, Recipe
 from xtcl.tasks.task import Task
 from xtcl.tasks.training_side import TrainingSide
 
@@ -39,16 +46,47 @@ def fit_task(
     """Fit embeddings and head on the training side of the data."""
     options = options or FitOptions()
     name = options.encoder if isinstance(options.encoder, str) else "own"
-    chosen = recipe or task.recipe(name)
+    recipe = recipe or task.recipe(name)
 
-    def run(training: Graph) -> FittedEmbedding:
+    def on(training: Graph) -> tuple[FitOptions, Found]:
         # A task may fit more than once, each time on another graph: each has its own checkpoints.
-        place = options.checkpoints.inside(training.fingerprint()[:16])
-        return fit_embedding(training, task, chosen, replace(options, checkpoints=place))
+        own = replace(options, checkpoints=options.checkpoints.inside(training.fingerprint()[:16]))
+        return own, find_positives(training, task, recipe, own)
 
-    def embed(training: Graph) -> np.ndarray:
-        return run(training).embedding
+    def trial(training: Graph) -> Train:
+        own, found = on(training)
+        own = replace(own, checkpoints=NoCheckpoints())  # a trial's training is not resumed
 
-    fitted = run(side.graph)
-    head = task.fit_head(side, fitted.embedding, embed, options.seed, options.device)
+        def train(plan: Plan, judge: Judge | None) -> Tried:
+            fitted = train_plan(training, task, recipe, plan, found, own, judge)
+            return Tried(fitted.embedding, fitted.plan)
+
+        return train
+
+    saved = options.checkpoints.load("choice")
+    if saved is not None:
+        choice = _choice(saved)
+    else:
+        choice = task.choose(side, recipe, trial, options.seed, options.device)
+        options.checkpoints.save("choice", _tensors(choice))
+    own, found = on(side.graph)
+    fitted = train_plan(side.graph, task, recipe, choice.plan, found, own)
+    head = task.fit_head(side, fitted.embedding, choice, options.seed, options.device)
     return FittedTask(task, fitted, head, side.graph.num_classes)
+
+
+def _tensors(choice: Choice) -> dict[str, Tensor]:
+    text = json.dumps(plain(asdict(choice.plan))).encode()
+    scorer = {} if choice.scorer is None else choice.scorer.to_tensors()
+    arrays = {f"scorer.{name}": torch.from_numpy(array) for name, array in scorer.items()}
+    return arrays | {"plan": torch.frombuffer(bytearray(text), dtype=torch.uint8)}
+
+
+def _choice(tensors: dict[str, Tensor]) -> Choice:
+    plan = Plan.from_plain(json.loads(tensors["plan"].numpy().tobytes()))
+    scorer = {
+        name.removeprefix("scorer."): tensor.numpy()
+        for name, tensor in tensors.items()
+        if name.startswith("scorer.")
+    }
+    return Choice(plan, LinkHead.from_tensors(scorer) if scorer else None)

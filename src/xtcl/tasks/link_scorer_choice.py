@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from xtcl.graph.graph import Graph
+from xtcl.learning.unit_rows import unit_rows
+from xtcl.learning.watch import Judge
 from xtcl.tasks.link_head import KINDS, LinkHead, fit_link_head
 from xtcl.tasks.metrics import auc
 from xtcl.tasks.training_side import TrainingSide
@@ -37,6 +40,17 @@ def _divide(
     order = rng.permutation(pairs.shape[1])
     cut = min(max(1, round(share * len(order))), len(order) - 1)
     return pairs[:, np.sort(order[:cut])], pairs[:, np.sort(order[cut:])]
+
+
+def cosine_judge(links: HiddenLinks, device: torch.device) -> Judge:
+    """Judges embeddings by the AUC of their cosines on the hidden links."""
+    sides = [torch.from_numpy(np.array(pairs)).to(device) for pairs in links.hidden]
+
+    def judge(embedding: Tensor) -> float:
+        rows = unit_rows(embedding)
+        return auc(*((rows[u] * rows[v]).sum(dim=1).cpu().numpy() for u, v in sides))
+
+    return judge
 
 
 def choose_scorer(

@@ -116,6 +116,7 @@ def fit_logistic(
     folds: int = 5,
     seed: int = 0,
     normalise: bool = True,
+    cautious: bool = False,
     device: torch.device | None = None,
 ) -> LogisticHead:
     """Fit training rows [n, d] to class codes [n], with C chosen by stratified cross-validation.
@@ -126,7 +127,9 @@ def fit_logistic(
     """
     problem = prepare(embedding, labels, normalise, device)
     rows, codes, num_classes = problem.turned.coordinates, problem.codes, len(problem.classes)
-    strength, accuracy = choose_strength(rows, codes, num_classes, strengths, folds, seed)
+    strength, accuracy = choose_strength(
+        rows, codes, num_classes, strengths, folds, seed, cautious=cautious
+    )
     (weights,) = solve_path(rows, codes, num_classes, [strength], TOLERANCE)
     return _head(problem, weights, strength, accuracy)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,8 +12,8 @@ from xtcl.relations.view import TrainingView
 from xtcl.sampling.crossfit import Indicator, label_folds
 from xtcl.sampling.fold import Fold
 from xtcl.tasks.answers import NodeAnswer
+from xtcl.tasks.choice import Choice
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.task import Embed
 from xtcl.tasks.training_side import TrainingSide
 
 
@@ -52,10 +52,10 @@ class OwnTask(NodeClassification):
         self,
         side: TrainingSide,
         embedding: np.ndarray,
-        embed: Embed,
+        choice: Choice,
         seed: int,
         device: torch.device,
-    ) -> Any:
+    ) -> None:
         """No head: the task defines no answer."""
         return None
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,15 +12,18 @@ from torch import nn
 
 from xtcl.graph.graph import Graph
 from xtcl.learning.checkpoint import NoCheckpoints
+from xtcl.learning.encoders.joined import Joined
 from xtcl.learning.encoders.registry import encoder_maker
 from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.trainer import Trained, train
+from xtcl.learning.loss import Loss
+from xtcl.learning.trainer import train
+from xtcl.learning.watch import Judge, Watch
 from xtcl.progress import Progress
 from xtcl.relations.relation import Relation
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.patterns import PatternCounts
 from xtcl.sampling.xgsampler import XGSampler
-from xtcl.tasks.recipe import Recipe
+from xtcl.tasks.recipe import Plan, Recipe
 from xtcl.tasks.task import Task
 from xtcl.tasks.training_side import TrainingSide
 
@@ -30,6 +34,7 @@ class FitOptions:
 
     encoder: str | nn.Module = "gcn"
     relations: str | Sequence[str | Relation] = "paper"
+    loss: Loss | None = None  # in place of Equation 1
     seed: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     block_rows: int | None = None
@@ -37,19 +42,27 @@ class FitOptions:
     checkpoints: NoCheckpoints = field(default_factory=NoCheckpoints)
 
 
-@dataclass(frozen=True)
-class FittedEmbedding:
-    """What a fit leaves: the sampler, its positives, the trained encoder and the embeddings."""
+class Found(NamedTuple):
+    """What the sampler learned, and the table [V, B] of positives it found."""
 
     sampler: XGSampler
     positives: np.ndarray
-    encoder: nn.Module
-    trained: Trained
 
-    @property
-    def embedding(self) -> np.ndarray:
-        """One float32 row per node."""
-        return np.asarray(self.trained.embedding.cpu().numpy())
+
+@dataclass(frozen=True)
+class FittedEmbedding:
+    """What a fit leaves: the sampler, its positives, the trained encoder and the embeddings.
+
+    `plan` is the one followed, with the epochs that were trained; `losses` has a curve for each of
+    its members.
+    """
+
+    sampler: XGSampler
+    positives: np.ndarray
+    plan: Plan
+    encoder: nn.Module
+    embedding: np.ndarray
+    losses: tuple[tuple[float, ...], ...]
 
 
 def fit_sampler(training: Graph, task: Task, recipe: Recipe, options: FitOptions) -> XGSampler:
@@ -70,40 +83,86 @@ def fit_sampler(training: Graph, task: Task, recipe: Recipe, options: FitOptions
     return sampler
 
 
-def fit_embedding(
-    training: Graph, task: Task, recipe: Recipe, options: FitOptions
-) -> FittedEmbedding:
-    """Run everything up to the embeddings on what `training` holds."""
+def find_positives(training: Graph, task: Task, recipe: Recipe, options: FitOptions) -> Found:
+    """Fit the sampler and take every node's best candidates."""
     sampler = fit_sampler(training, task, recipe, options)
-    table = _positives(sampler, task, recipe, options)
-    x, edge_index = encoder_inputs(training, options.device)
-    with options.progress.stage("training", recipe.training.epochs) as advance:
-        done = 0
-
-        def count_epochs(epoch: int, loss: float) -> None:
-            nonlocal done  # a resumed training starts with more than one
-            advance(epoch - done)
-            done = epoch
-
-        encoder, trained = train(
-            encoder_maker(options.encoder, x.shape[1], recipe.encoder_options),
-            x,
-            edge_index,
-            task.sources(sampler.view_, table, recipe),
-            recipe.training,
-            seed=options.seed,
-            on_epoch=count_epochs,
-            checkpoints=options.checkpoints,
-        )
-    return FittedEmbedding(sampler, table, encoder, trained)
-
-
-def _positives(sampler: XGSampler, task: Task, recipe: Recipe, options: FitOptions) -> np.ndarray:
     saved = options.checkpoints.load("positives")
     if saved is not None:
-        return np.asarray(saved["nodes"].numpy())
+        return Found(sampler, np.asarray(saved["nodes"].numpy()))
     with options.progress.stage("finding positives", sampler.view_.num_nodes) as advance:
         unwanted = task.excluded(sampler.view_, recipe)
         found = sampler.positives(recipe.positives, exclude=unwanted, progress=advance)
     options.checkpoints.save("positives", {"nodes": torch.from_numpy(found.nodes)})
-    return found.nodes
+    return Found(sampler, found.nodes)
+
+
+def train_plan(
+    training: Graph,
+    task: Task,
+    recipe: Recipe,
+    plan: Plan,
+    found: Found,
+    options: FitOptions,
+    judge: Judge | None = None,
+) -> FittedEmbedding:
+    """Train the members of `plan` one after the other, each with a seed of its own, and join them.
+
+    With a judge each of them is trained for as long as the judge sees it improve.
+    """
+    x, edge_index = encoder_inputs(training, options.device)
+    sources = task.sources(found.sampler.view_, found.positives, recipe)
+    encoders, results, members = [], [], []
+    for number, member in enumerate(plan.members):
+        watch = None if judge is None else Watch(judge)
+        with options.progress.stage("training", member.training.epochs) as advance:
+            encoder, trained = train(
+                encoder_maker(options.encoder, x.shape[1], member.encoder),
+                x,
+                edge_index,
+                sources,
+                member.training,
+                seed=member_seed(options.seed, number),
+                on_epoch=_counting(advance),
+                checkpoints=options.checkpoints.inside(f"member-{number}"),
+                watch=watch,
+                loss=options.loss,
+            )
+        encoders.append(encoder)
+        results.append(trained)
+        epochs = watch.epochs if watch is not None and watch.epochs else member.training.epochs
+        members.append(replace(member, training=replace(member.training, epochs=epochs)))
+    # The random attributes of a graph without any are nothing to keep.
+    attributes = plan.attributes if training.has_attributes else 0.0
+    joined = Joined(encoders, [member.weight for member in members], attributes)
+    with torch.no_grad():
+        embedding = joined.join([trained.embedding for trained in results], x, edge_index)
+    return FittedEmbedding(
+        found.sampler,
+        found.positives,
+        Plan(tuple(members), attributes),
+        joined.eval(),
+        np.asarray(embedding.cpu().numpy()),
+        tuple(trained.losses for trained in results),
+    )
+
+
+def member_seed(seed: int, number: int) -> int:
+    """The seed of a plan's member: the first has the fit's own, the others seeds drawn from it.
+
+    Torch reads no more than 32 bits of a seed on a CPU.
+    """
+    if number == 0:
+        return seed
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+
+
+def _counting(advance: Callable[[int], None]) -> Callable[[int, float], None]:
+    """Tells progress how many epochs are new; a resumed training starts with more than one."""
+    done = 0
+
+    def on_epoch(epoch: int, loss: float) -> None:
+        nonlocal done
+        advance(epoch - done)
+        done = epoch
+
+    return on_epoch

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 
-from xtcl.graph.graph import Graph
 from xtcl.learning.positive_source import PositiveSource
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.fold import Fold
 from xtcl.tasks.answers import Answer
+from xtcl.tasks.choice import Choice, Trial
 from xtcl.tasks.recipe import Recipe
 from xtcl.tasks.training_side import TrainingSide
-
-Embed = Callable[[Graph], np.ndarray]
-"""Runs relations, sampler and training on a graph and gives one embedding row per node."""
 
 
 class Task(ABC):
@@ -46,16 +42,25 @@ class Task(ABC):
     ) -> list[PositiveSource]:
         """What training draws from, given the table of the sampler's positives [V, B]."""
 
+    def choose(
+        self, side: TrainingSide, recipe: Recipe, trial: Trial, seed: int, device: torch.device
+    ) -> Choice:
+        """The plan to follow; `trial` fits on less data where something must be hidden to choose.
+
+        Without a way to hide anything, the first.
+        """
+        return Choice(recipe.plans[0])
+
     @abstractmethod
     def fit_head(
         self,
         side: TrainingSide,
         embedding: np.ndarray,
-        embed: Embed,
+        choice: Choice,
         seed: int,
         device: torch.device,
     ) -> Any:
-        """The head for `embedding`; `embed` repeats the fit on less data where it must choose."""
+        """The head for `embedding`, which came from the plan of `choice`."""
 
     @abstractmethod
     def answer(self, head: Any, embedding: np.ndarray, num_classes: int) -> Answer:

@@ -1,0 +1,36 @@
+"""Which of a recipe's plans to follow, and how a task may try them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from xtcl.graph.graph import Graph
+from xtcl.learning.watch import Judge
+from xtcl.tasks.link_head import LinkHead
+from xtcl.tasks.recipe import Plan
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A plan, and for links the scorer that did best with it."""
+
+    plan: Plan
+    scorer: LinkHead | None = None
+
+
+class Tried(NamedTuple):
+    """What a trial gave: the embedding, and the plan with the epochs it was trained for."""
+
+    embedding: np.ndarray
+    plan: Plan
+
+
+Train = Callable[[Plan, Judge | None], Tried]
+"""Trains a plan; with a judge, for as long as the judge sees it improve."""
+
+Trial = Callable[[Graph], Train]
+"""Runs relations and sampler on a graph, and gives a function that trains on what they found."""

@@ -1,0 +1,252 @@
+"""Link prediction chooses plan, epochs and scorer by links hidden from the whole pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_runs import judged_recipe
+from torch import Tensor
+
+from xtcl.errors import UsageError
+from xtcl.graph.datasets import block_model
+from xtcl.graph.graph import Graph
+from xtcl.graph.link_split import link_split
+from xtcl.graph.node_split import node_split
+from xtcl.learning.trainer import TrainingSettings
+from xtcl.learning.trainer import train as original_train
+from xtcl.learning.watch import Judge, Watch
+from xtcl.tasks import fit as fit_module
+from xtcl.tasks import pipeline
+from xtcl.tasks.choice import Choice, Train, Tried
+from xtcl.tasks.fit import fit_task
+from xtcl.tasks.link_prediction import HIDDEN_SHARE, LinkPrediction
+from xtcl.tasks.link_scorer_choice import choose_scorer, cosine_judge, fit_chosen, hide_links
+from xtcl.tasks.metrics import auc
+from xtcl.tasks.node_classification import NodeClassification
+from xtcl.tasks.pipeline import FitOptions, find_positives, train_plan
+from xtcl.tasks.recipe import Member, Plan, Recipe
+from xtcl.tasks.training_side import training_side
+
+GRAPH = block_model(80, num_classes=4)
+SIDE = training_side(GRAPH, link_split(GRAPH), use_labels=True)
+CPU = torch.device("cpu")
+SEED = 3
+LINKS = hide_links(SIDE, HIDDEN_SHARE, SEED)
+
+NOISE = np.random.default_rng(0).normal(size=(80, 6)).astype(np.float32)
+CLASSES = (np.eye(4)[GRAPH.labels] + 0.1 * NOISE[:, :4]).astype(np.float32)
+
+
+def plan_of(name: str) -> Plan:
+    return Plan((Member({"name": name}, TrainingSettings(epochs=40)),))
+
+
+class Planted:
+    """A trial that gives planted embeddings, and remembers what it was asked."""
+
+    def __init__(self, **embeddings: np.ndarray) -> None:
+        self.embeddings = embeddings
+        self.graphs: list[Graph] = []
+        self.judges: list[Judge | None] = []
+
+    def __call__(self, graph: Graph) -> Train:
+        """Note the graph."""
+        self.graphs.append(graph)
+
+        def train(plan: Plan, judge: Judge | None) -> Tried:
+            self.judges.append(judge)
+            (member,) = plan.members
+            stopped = replace(member, training=replace(member.training, epochs=17))
+            return Tried(self.embeddings[str(member.encoder["name"])], Plan((stopped,)))
+
+        return train
+
+    def choose(self, *names: str, stop_early: bool = True) -> Choice:
+        """What link prediction chooses among the plans so named."""
+        recipe = Recipe(plans=tuple(map(plan_of, names)), stop_early=stop_early)
+        return LinkPrediction().choose(SIDE, recipe, self, SEED, CPU)
+
+
+def name_of(choice: Choice) -> object:
+    return choice.plan.members[0].encoder["name"]
+
+
+def pair_set(pairs: np.ndarray) -> set[tuple[int, int]]:
+    return {(min(u, v), max(u, v)) for u, v in pairs.T.tolist()}
+
+
+def hidden_auc(z: np.ndarray) -> float:
+    """How often a hidden link beats a hidden non-link by its cosine, pair by pair."""
+    unit = z / np.linalg.norm(z, axis=1, keepdims=True)
+    links, others = ([float(unit[u] @ unit[v]) for u, v in side.T] for side in LINKS.hidden)
+    wins = [(a > b) + 0.5 * (a == b) for a in links for b in others]
+    return float(np.mean(wins))
+
+
+def test_the_trial_gets_the_kept_links_and_nothing_of_the_hidden_ones() -> None:
+    trial = Planted(a=CLASSES, b=NOISE)
+    trial.choose("a", "b")
+    (seen,) = trial.graphs  # relations and sampler run once for all plans
+    hidden = pair_set(LINKS.hidden[0])
+    assert hidden
+    assert not pair_set(seen.edges) & hidden
+    assert pair_set(seen.edges) | hidden == pair_set(SIDE.graph.edges)
+    assert not pair_set(np.stack(seen.adjacency.nonzero())) & hidden
+    assert not pair_set(seen.edge_index) & hidden
+    np.testing.assert_array_equal(seen.attributes, SIDE.graph.attributes)
+    np.testing.assert_array_equal(seen.labels, SIDE.graph.labels)
+
+
+def test_no_stage_of_a_trial_sees_a_hidden_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    views: list[set[tuple[int, int]]] = []
+    passed: list[set[tuple[int, int]]] = []
+    pulled: list[set[tuple[int, int]]] = []
+
+    def spy_sampler(training: Graph, *rest: Any) -> Any:
+        sampler = original_sampler(training, *rest)
+        views.append(pair_set(np.stack(sampler.view_.adjacency.nonzero())))
+        return sampler
+
+    def spy_train(make: Any, x: Tensor, edge_index: Tensor, sources: Any, *a: Any, **k: Any) -> Any:
+        passed.append(pair_set(edge_index.numpy()))
+        links = sources[0]
+        rows = np.repeat(np.arange(80), np.diff(links.start.numpy()))
+        pulled.append(pair_set(np.stack([rows, links.members.numpy()])))
+        return original_train(make, x, edge_index, sources, *a, **k)
+
+    original_sampler = pipeline.fit_sampler
+    monkeypatch.setattr(pipeline, "fit_sampler", spy_sampler)
+    monkeypatch.setattr(pipeline, "train", spy_train)
+    recipe = judged_recipe("gcn", 10)
+    fit_task(SIDE, LinkPrediction(), recipe, FitOptions(seed=SEED))
+    kept, whole = pair_set(LINKS.kept[0]), pair_set(SIDE.graph.edges)
+    assert views == [kept, whole]
+    assert passed == pulled == [*[kept] * len(recipe.plans), whole]  # all are tried, one followed
+
+
+@pytest.mark.parametrize("names", [("good", "bad"), ("bad", "good")])
+def test_the_plan_with_the_better_hidden_auc_wins(names: tuple[str, str]) -> None:
+    trial = Planted(good=CLASSES, bad=NOISE)
+    choice = trial.choose(*names)
+    scorers = {name: choose_scorer(LINKS, z, SEED) for name, z in trial.embeddings.items()}
+    found = {
+        name: auc(*(scorers[name].score(z, side) for side in LINKS.hidden))
+        for name, z in trial.embeddings.items()
+    }
+    assert found["good"] > found["bad"] + 0.1
+    assert name_of(choice) == "good"
+    assert choice.scorer is not None
+    assert choice.scorer.kind == scorers["good"].kind
+    np.testing.assert_array_equal(choice.scorer.weight_, scorers["good"].weight_)
+
+
+def test_of_plans_that_do_equally_well_the_first_wins() -> None:
+    for names in (("a", "b"), ("b", "a")):
+        assert name_of(Planted(a=CLASSES, b=CLASSES).choose(*names)) == names[0]
+
+
+def test_one_plan_still_chooses_a_scorer() -> None:
+    choice = Planted(only=CLASSES).choose("only")
+    expected = choose_scorer(LINKS, CLASSES, SEED)
+    assert choice.scorer is not None
+    assert (choice.scorer.kind, choice.scorer.strength_) == (expected.kind, expected.strength_)
+
+
+def test_the_judge_is_the_auc_of_cosines_on_hidden_links() -> None:
+    judge = cosine_judge(LINKS, CPU)
+    for z in (CLASSES, NOISE):
+        assert judge(torch.from_numpy(z)) == pytest.approx(hidden_auc(z), abs=1e-9)
+
+
+@pytest.mark.parametrize("stop_early", [True, False])
+def test_a_judge_is_there_where_training_may_stop_early(stop_early: bool) -> None:
+    trial = Planted(a=CLASSES, b=NOISE)
+    choice = trial.choose("a", "b", stop_early=stop_early)
+    assert [judge is not None for judge in trial.judges] == [stop_early] * 2
+    for judge in trial.judges:
+        assert judge is None or judge(torch.from_numpy(NOISE)) == pytest.approx(hidden_auc(NOISE))
+    assert choice.plan.members[0].training.epochs == 17  # what the trial says counts
+
+
+def test_the_epochs_are_those_after_which_the_judge_saw_the_best() -> None:
+    """Against training anew for every number of epochs at which the judge is asked."""
+    training = TrainingSettings(epochs=70, anchors=None, weight_decay=0.0, learning_rate=0.1)
+    member = Member({"width": 8, "hops": 1, "dropout": 0.2}, training)
+    recipe = Recipe(draws=2, link_draws=4, plans=(Plan((member,)),), stop_early=True)
+    options = FitOptions(seed=SEED)
+    found = find_positives(LINKS.graph, LinkPrediction(), recipe, options)
+
+    def trained_for(epochs: int) -> Tensor:
+        shorter = Plan((replace(member, training=replace(training, epochs=epochs)),))
+        fitted = train_plan(LINKS.graph, LinkPrediction(), recipe, shorter, found, options)
+        return torch.from_numpy(fitted.embedding)
+
+    watch = Watch(lambda z: hidden_auc(z.double().numpy()))
+    for epochs in range(1, 71):
+        if watch.seen_enough(epochs, partial(trained_for, epochs)):
+            break
+    best_epochs = watch.epochs
+    whole = fit_task(SIDE, LinkPrediction(), recipe, options).fitted
+    assert [member.training.epochs for member in whole.plan.members] == [best_epochs]
+    assert [len(curve) for curve in whole.losses] == [best_epochs]
+    assert 0 < best_epochs < 70  # the judge did have a say
+
+
+def test_without_stop_early_the_recipe_s_epochs_are_kept() -> None:
+    recipe = replace(judged_recipe("gcn", 13), stop_early=False)
+    fitted = fit_task(SIDE, LinkPrediction(), recipe, FitOptions(seed=SEED)).fitted
+    assert fitted.plan in recipe.plans
+    assert [len(curve) for curve in fitted.losses] == [13]
+
+
+def test_fewer_epochs_than_the_judge_waits_for_are_all_trained() -> None:
+    fitted = fit_task(SIDE, LinkPrediction(), judged_recipe("gcn", 4), FitOptions()).fitted
+    assert [len(curve) for curve in fitted.losses] == [4]
+
+
+def test_the_scorer_is_judged_on_the_trial_s_embedding_and_fitted_on_the_final_one() -> None:
+    choice = Planted(a=CLASSES).choose("a")
+    assert choice.scorer is not None
+    head = LinkPrediction().fit_head(SIDE, NOISE, choice, SEED, CPU)
+    expected = fit_chosen(choose_scorer(LINKS, CLASSES, SEED), SIDE, NOISE, SEED)
+    assert head.kind == expected.kind
+    np.testing.assert_array_equal(head.weight_, expected.weight_)
+    pairs = SIDE.graph.edges[:, :7]
+    answer = LinkPrediction().answer(head, NOISE, 0)
+    np.testing.assert_array_equal(answer.score(pairs), head.score(NOISE, pairs))
+
+
+def test_a_head_without_a_scorer_is_refused() -> None:
+    with pytest.raises(UsageError, match="chooses a scorer before its head is fitted"):
+        LinkPrediction().fit_head(SIDE, NOISE, Choice(Plan()), SEED, CPU)
+
+
+def test_nodes_take_the_first_plan_and_try_nothing() -> None:
+    def trial(graph: Graph) -> Train:
+        raise AssertionError("nothing is hidden, so nothing is tried")
+
+    recipe = Recipe(plans=(plan_of("first"), plan_of("second")))
+    side = training_side(GRAPH, node_split(GRAPH, 0.3))
+    assert NodeClassification().choose(side, recipe, trial, 0, CPU) == Choice(recipe.plans[0])
+
+
+@pytest.mark.parametrize("scored", [True, False])
+def test_a_choice_survives_a_checkpoint(scored: bool) -> None:
+    members = (
+        Member({"width": np.int64(8), "restart": 0.1}, TrainingSettings(anchors=None), 0.3),
+        Member({}, TrainingSettings(temperature=0.1)),
+    )
+    scorer = choose_scorer(LINKS, CLASSES, SEED) if scored else None
+    choice = Choice(Plan(members, 1.2), scorer)
+    again = fit_module._choice(fit_module._tensors(choice))
+    assert again.plan == choice.plan
+    if scorer is None:
+        assert again.scorer is None
+    else:
+        assert again.scorer is not None
+        np.testing.assert_equal(again.scorer.to_tensors(), scorer.to_tensors())

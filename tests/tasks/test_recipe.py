@@ -1,0 +1,233 @@
+"""Recipes: what they say, that they survive a file, and the paper's own to the letter."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from small_runs import small_graph, small_split
+from torch import Tensor
+
+from xtcl.errors import UsageError
+from xtcl.learning.loss import contrastive_loss
+from xtcl.learning.trainer import TrainingSettings
+from xtcl.runs.toml import to_toml
+from xtcl.sampling.settings import SamplerSettings
+from xtcl.tasks.fit import fit_task
+from xtcl.tasks.pipeline import FitOptions
+from xtcl.tasks.plain import plain
+from xtcl.tasks.recipe import Member, Plan, Recipe
+from xtcl.tasks.registry import make_task
+from xtcl.tasks.training_side import training_side
+
+KINDS = [(task, encoder) for task in ("nodes", "links") for encoder in ("gcn", "gat", "own")]
+RECIPES = {f"{task} {encoder}": make_task(task).recipe(encoder) for task, encoder in KINDS}
+RECIPES |= {
+    f"{task} {encoder} literal": make_task(task).recipe(encoder).literal(encoder)
+    for task, encoder in KINDS
+}
+
+
+def through_json(recipe: Recipe) -> Any:
+    return json.loads(json.dumps(asdict(recipe)))
+
+
+def through_toml(recipe: Recipe) -> Any:
+    whole = plain(asdict(recipe))
+    sampler = whole.pop("sampler")
+    return tomllib.loads(to_toml({"recipe": whole, "recipe.sampler": sampler}))["recipe"]
+
+
+THROUGH = [through_json, through_toml]
+
+
+@pytest.mark.parametrize("through", THROUGH)
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_survives_a_file(name: str, through: Callable[[Recipe], Any]) -> None:
+    recipe = RECIPES[name]
+    assert Recipe.from_plain(through(recipe)) == recipe
+    assert recipe.checked() is recipe
+
+
+def test_the_recipes_have_none_in_every_place_that_may() -> None:
+    """What TOML cannot write does occur above."""
+    assert {recipe.draws is None for recipe in RECIPES.values()} == {True, False}
+    assert {recipe.sampler.tie_break is None for recipe in RECIPES.values()} == {True, False}
+    trainings = [m.training for r in RECIPES.values() for p in r.plans for m in p.members]
+    assert {training.anchors is None for training in trainings} == {True, False}
+
+
+FRACTIONS = st.floats(0.001, 0.999)
+COUNTS = st.integers(1, 10**6)
+TRAININGS = st.builds(
+    TrainingSettings,
+    epochs=COUNTS,
+    anchors=st.none() | COUNTS,
+    learning_rate=FRACTIONS,
+    weight_decay=FRACTIONS,
+    negatives=COUNTS,
+    similarity=st.sampled_from(["cosine", "inner"]),
+    temperature=FRACTIONS,
+    link_dropout=FRACTIONS,
+)
+OPTIONS = st.dictionaries(
+    st.sampled_from(["width", "hops", "restart", "batch_norm", "kind"]),
+    st.one_of(st.booleans(), COUNTS, FRACTIONS, st.text(st.characters(codec="ascii"))),
+)
+PLANS = st.builds(
+    Plan,
+    st.lists(st.builds(Member, OPTIONS, TRAININGS, FRACTIONS), min_size=1, max_size=3).map(tuple),
+    FRACTIONS,
+)
+
+
+@given(
+    st.builds(
+        Recipe,
+        sampler=st.builds(
+            SamplerSettings,
+            quantiles=st.lists(FRACTIONS, min_size=1, max_size=3).map(tuple),
+            base_score=st.just("prior") | FRACTIONS,
+            sweeps=COUNTS,
+            penalty=FRACTIONS,
+            tie_break=st.none() | st.just("link"),
+        ),
+        crossfit=COUNTS,
+        positives=COUNTS,
+        draws=st.none() | COUNTS,
+        link_draws=COUNTS,
+        candidate_weight=FRACTIONS,
+        plans=st.lists(PLANS, min_size=1, max_size=3).map(tuple),
+        stop_early=st.booleans(),
+    )
+)
+def test_any_recipe_survives_a_file(recipe: Recipe) -> None:
+    for through in THROUGH:
+        assert Recipe.from_plain(through(recipe)) == recipe
+    for plan in recipe.plans:
+        stored = tomllib.loads(to_toml({"plan": plain(asdict(plan))}))["plan"]
+        assert Plan.from_plain(stored) == plan
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda stored: stored.pop("plans"), "it lacks 'plans'"),
+        (lambda stored: stored.update(plans=[]), "A recipe needs at least one plan"),
+        (lambda stored: stored["plans"][0].update(members=[]), "A plan needs at least one member"),
+        (lambda stored: stored["plans"][0]["members"][0].pop("weight"), "it lacks 'weight'"),
+        (lambda stored: stored.update(plans=5), "not iterable"),
+        (lambda stored: stored.update(surprise=1), "'surprise'"),
+        (lambda stored: stored["sampler"].update(surprise=1), "'surprise'"),
+        (lambda stored: stored["plans"][0]["members"][0].update(encoder="wide"), "cannot be used"),
+    ],
+)
+def test_what_is_no_recipe_is_refused(change: Callable[[Any], object], what: str) -> None:
+    stored = through_json(RECIPES["links gcn"])
+    change(stored)
+    with pytest.raises(UsageError) as refused:
+        Recipe.from_plain(stored)
+    assert what in str(refused.value)
+    assert str(refused.value).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "sentence"),
+    [
+        (Recipe(positives=0), "positives=0 must be at least 1"),
+        (Recipe(draws=0), "draws=0 must be at least 1"),
+        (Recipe(link_draws=-1), "link_draws=-1 must be at least 0"),
+        (Recipe(sampler=SamplerSettings(sweeps=0)), "sweeps=0"),
+        (
+            Recipe(plans=(Plan(), Plan((Member(), Member(training=TrainingSettings(epochs=0)))))),
+            "epochs=0 must be at least 1",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_used_are_named(recipe: Recipe, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        recipe.checked()
+
+
+def test_a_change_reaches_every_member_of_every_plan() -> None:
+    members = tuple(Member({"width": width}) for width in (4, 8, 16))
+    recipe = Recipe(plans=(Plan(members[:1]), Plan(members[1:], 2.0)), stop_early=True)
+    changed = recipe.each(lambda member: replace(member, weight=0.5))
+    assert [[member.weight for member in plan.members] for plan in changed.plans] == [
+        [0.5],
+        [0.5, 0.5],
+    ]
+    assert changed.each(lambda member: replace(member, weight=1.0)) == recipe  # and nothing else
+
+
+# The paper to the letter
+
+
+def test_the_literal_recipe_is_the_paper_s() -> None:
+    recipe = Recipe(
+        crossfit=4,
+        positives=7,
+        link_draws=3,
+        candidate_weight=0.2,
+        plans=(Plan((Member({"width": 3}), Member()), 1.0), Plan()),
+        stop_early=True,
+    ).literal("gcn")
+    assert recipe.positives == 7
+    assert (recipe.crossfit, recipe.draws, recipe.link_draws) == (0, None, 0)
+    assert recipe.candidate_weight == 1.0
+    assert recipe.stop_early is False
+    assert recipe.sampler == SamplerSettings((0.99,), 0.0, sweeps=1, penalty=1.0, tie_break=None)
+    ((member,),) = (plan.members for plan in recipe.plans)
+    assert recipe.plans[0].attributes == 0.0
+    training = member.training
+    assert (training.similarity, training.temperature) == ("inner", 1.0)
+    assert (training.anchors, training.link_dropout) == (None, 0.0)
+    assert member.encoder == {"layers": 2, "hops": 1}
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_a_literal_fit_counts_all_labelled_pairs_and_minimises_equation_1(
+    task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = small_graph(40)
+    side = training_side(graph, small_split(graph, task))
+    recipe = make_task(task).recipe("gcn").literal("gcn")
+    recipe = recipe.each(
+        lambda m: replace(
+            m, encoder={"width": 4, "dropout": 0.0}, training=replace(m.training, epochs=2)
+        )
+    )
+    steps: list[tuple[Tensor, dict[str, Any], float]] = []
+
+    def spy(z: Tensor, positives: Tensor, negatives: Tensor, **how: Any) -> Tensor:
+        loss = contrastive_loss(z, positives, negatives, **how)
+        drawn = how | {"positives": positives, "negatives": negatives}
+        steps.append((z.detach(), drawn, loss.item()))
+        return loss
+
+    monkeypatch.setattr("xtcl.learning.trainer.contrastive_loss", spy)
+    fitted = fit_task(side, make_task(task), recipe, FitOptions()).fitted
+    known = side.labelled if task == "nodes" else np.unique(side.graph.edges)
+    assert fitted.sampler.counts_.counts.sum() == len(known) * (len(known) - 1)
+    *_, (z, drawn, loss) = steps
+    table = fitted.positives
+    assert drawn["anchors"].tolist() == list(range(40))
+    pulled = [[v for v in row if v >= 0] for row in drawn["positives"].tolist()]
+    assert pulled == [[v for v in row if v >= 0] for row in table.tolist()]  # all B, in order
+    assert torch.equal(drawn["weights"], torch.ones_like(drawn["weights"]))
+    losses = []
+    for u in range(40):
+        below = sum(math.exp(z[u] @ z[n]) for n in drawn["negatives"].tolist() if n != u)
+        own = [math.exp(z[u] @ z[p]) for p in table[u].tolist() if p >= 0]
+        losses += [-sum(math.log(e / (e + below)) for e in own) / len(own)] if own else []
+    assert loss == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+    assert fitted.losses == (tuple(value for _, _, value in steps[-2:]),)
