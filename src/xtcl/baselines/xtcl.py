@@ -11,15 +11,19 @@ from xtcl.progress import Progress
 from xtcl.tasks.answers import Answer
 from xtcl.tasks.fit import fit_task
 from xtcl.tasks.pipeline import FitOptions
+from xtcl.tasks.recipe import Recipe
 from xtcl.tasks.registry import make_task
 from xtcl.tasks.training_side import TrainingSide
 
 
 class XTCLMethod(Method):
-    """XTCL with the default recipe of the task."""
+    """XTCL with the default recipe of the task, or with another."""
 
     tasks: ClassVar[frozenset[str]] = frozenset({"nodes", "links"})
     encoder: ClassVar[str]
+
+    def __init__(self, recipe: Recipe | None = None) -> None:
+        self.recipe = recipe
 
     def fit(
         self,
@@ -33,7 +37,7 @@ class XTCLMethod(Method):
         """Fit embeddings and head."""
         self.check_task(task)
         options = FitOptions(encoder=self.encoder, seed=seed, device=device, progress=progress)
-        return fit_task(side, make_task(task), options=options).answer
+        return fit_task(side, make_task(task), self.recipe, options).answer
 
 
 class XTCLGCN(XTCLMethod):
