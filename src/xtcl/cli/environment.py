@@ -19,7 +19,7 @@ REQUIRED = (
     "rich",
     "matplotlib",
 )
-OPTIONAL = {"networkx": "NetworkX graphs", "xgboost": "benchmarks"}
+OPTIONAL = {"networkx": "NetworkX graphs", "optuna": "xtcl tune", "xgboost": "benchmarks"}
 
 
 def describe_environment(data: Path | None) -> dict[str, dict[str, str]]:

@@ -12,6 +12,7 @@ from xtcl.cli.bars import Bars
 from xtcl.cli.errors import reported
 from xtcl.cli.graphs import read_graph
 from xtcl.cli.options import (
+    ConfigOption,
     DataOption,
     DeviceOption,
     GraphName,
@@ -20,6 +21,8 @@ from xtcl.cli.options import (
     TaskName,
     TaskOption,
 )
+from xtcl.cli.recipe_option import read_config
+from xtcl.errors import UsageError
 
 
 @reported
@@ -30,6 +33,7 @@ def evaluate(
     splits: Annotated[int, typer.Option(min=1, help="How many splits, from --seed up.")] = 5,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
+    config: ConfigOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -38,12 +42,18 @@ def evaluate(
     Example: xtcl evaluate cora --task nodes --method xtcl-gcn --splits 5 --json
     """
     from xtcl.baselines.registry import make_method
+    from xtcl.baselines.xtcl import XTCLMethod
     from xtcl.device import pick_device
     from xtcl.experiments.evaluate import evaluate as run
 
     chosen = make_method(method)
     chosen.check_task(task.value)
     notes = Console(stderr=True)
+    if config is not None:
+        if not isinstance(chosen, XTCLMethod):
+            raise UsageError(f"--config is for xtcl-gcn and xtcl-gat: {chosen.name} has no recipe.")
+        seeds = range(seed, seed + splits)
+        chosen = type(chosen)(read_config(config, task.value, chosen.encoder, seeds, notes))
     result = run(
         read_graph(graph, data, notes),
         task.value,

@@ -23,6 +23,11 @@ class EncoderName(StrEnum):
     gat = "gat"
 
 
+EncoderOption = Annotated[EncoderName, typer.Option("--encoder", help="The graph network.")]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", help="Recipe to use: from `xtcl tune`, or a run's config.toml."),
+]
 GraphName = Annotated[
     str,
     typer.Argument(

@@ -1,0 +1,114 @@
+"""The knobs of `tune`: each does what its name says, and nothing at its usual place."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from xtcl.experiments.search_space import LINKS, NODES, Knob, knobs_of, turn
+from xtcl.learning.encoders.registry import encoder_maker
+from xtcl.tasks.recipe import Member, Plan, Recipe
+from xtcl.tasks.registry import make_task
+
+EVERY = [(task, encoder) for task in ("nodes", "links") for encoder in ("gcn", "gat")]
+
+
+def members(recipe: Recipe) -> list[Member]:
+    return [member for plan in recipe.plans for member in plan.members]
+
+
+def knob(name: str, of: tuple[Knob, ...]) -> Knob:
+    (found,) = (one for one in of if one.name == name)
+    return found
+
+
+@pytest.mark.parametrize(("task", "encoder"), EVERY)
+def test_usual_places_leave_the_recipe_as_it_is(task: str, encoder: str) -> None:
+    recipe = make_task(task).recipe(encoder)
+    knobs = knobs_of(task, recipe)
+    assert turn(recipe, knobs, {one.name: one.usual for one in knobs}) == recipe
+    for one in knobs:
+        assert one.usual in one.values or one.values[0] < one.usual < one.values[1]
+
+
+@pytest.mark.parametrize(("task", "encoder"), EVERY)
+def test_every_corner_is_a_recipe_that_can_be_used(task: str, encoder: str) -> None:
+    recipe = make_task(task).recipe(encoder)
+    knobs = knobs_of(task, recipe)
+    for corner in itertools.product(*((one.values[0], one.values[-1]) for one in knobs)):
+        places = {one.name: place for one, place in zip(knobs, corner, strict=True)}
+        turned = turn(recipe, knobs, places).checked()
+        for member in members(turned):
+            with torch.device("meta"):
+                encoder_maker(encoder, 1, member.encoder)()
+            assert 0 <= float(str(member.encoder.get("dropout", 0))) < 1
+
+
+def test_knobs_that_turn_nothing_are_left_out() -> None:
+    names = {
+        encoder: {one.name for one in knobs_of("nodes", make_task("nodes").recipe(encoder))}
+        for encoder in ("gcn", "gat")
+    }
+    assert names["gcn"] == {one.name for one in NODES}
+    assert names["gcn"] - names["gat"] == {"restart", "further members"}
+    bare = Recipe(plans=(Plan((Member(),)),))
+    assert {one.name for one in knobs_of("nodes", bare)} == {
+        "epochs",
+        "temperature",
+        "positives",
+        "quantiles",
+    }
+
+
+def test_nodes() -> None:
+    recipe = make_task("nodes").recipe("gcn")
+    linear, deep = recipe.plans[0].members
+
+    def turned(name: str, place: object) -> Recipe:
+        return knob(name, NODES).turned(recipe, place)
+
+    def both(changed: Recipe) -> tuple[Member, Member]:
+        first, second = changed.plans[0].members
+        return first, second
+
+    first, second = both(turned("epochs", 2.5))
+    assert first.training.epochs == round(2.5 * linear.training.epochs)
+    assert second.training.epochs == round(2.5 * deep.training.epochs)
+    assert both(turned("epochs", 1e-9))[0].training.epochs == 1
+    first, second = both(turned("temperature", 0.5))
+    assert first.training.temperature == linear.training.temperature / 2
+    assert second.training.temperature == deep.training.temperature / 2
+    first, second = both(turned("restart", 2.0))
+    assert first.encoder == linear.encoder | {"restart": 0.4}
+    assert second == deep  # it has none
+    assert both(turned("hops", 0.4))[0].encoder == linear.encoder | {"hops": 4}
+    first, second = both(turned("further members", 2.0))
+    assert (first, second.weight) == (linear, 2 * deep.weight)
+    assert turned("attributes", 0.5).plans[0].attributes == recipe.plans[0].attributes / 2
+    assert turned("positives", 2.0).positives == 2 * recipe.positives
+    assert turned("quantiles", "0.95 0.99").sampler.quantiles == (0.95, 0.99)
+
+
+def test_links() -> None:
+    recipe = make_task("links").recipe("gcn")
+
+    def turned(name: str, place: object) -> Recipe:
+        return knob(name, LINKS).turned(recipe, place)
+
+    for name, place, expected in (
+        ("dropout", -0.3, [0.4, 0.0]),
+        ("dropout", 0.3, [0.9, 0.5]),
+    ):
+        found = [float(str(m.encoder["dropout"])) for m in members(turned(name, place))]
+        assert found == pytest.approx(expected)
+    dropped = [m.training.link_dropout for m in members(turned("link dropout", 0.2))]
+    assert dropped == pytest.approx([0.5, 0.5])
+    assert turned("candidate weight", 0.5).candidate_weight == recipe.candidate_weight / 2
+    layers = [m.encoder["layers"] for m in members(turned("further layers", 1))]
+    assert layers == [2, 3]
+    assert turned("epochs", 2.0).stop_early
+    assert [m.training.epochs for m in members(turned("epochs", 2.0))] == [
+        2 * m.training.epochs for m in members(recipe)
+    ]
