@@ -1,0 +1,164 @@
+"""What each part of the recipe gives: the default of xtcl-gcn with one thing changed at a time.
+
+    PYTHONPATH=src python experiments/ablation.py [--datasets cora,...] [--tasks nodes,links]
+        [--only ROW,...] [--splits 5] [--device auto] [--data DIR] [--out results/ablation]
+        [--table]
+
+Splits are those of exploration, from seed 1000: the reported ones choose nothing. Writes D-T-R.json
+for data set, task and row, as accuracy.py does, and purity/D-T-R.json with the share of right
+positives on the test side, by seed. Finished splits are kept and never run again; splits of another
+recipe, other versions or other hardware are refused. With --table it runs nothing and draws
+tables.md from what is there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from ablation_rows import ENCODER, ROWS, Row
+from ablation_tables import page
+from options import names, run_options
+from protocol import TASKS
+from purity import share_of_same_class, share_of_test_links
+
+from xtcl.baselines.method import Method
+from xtcl.device import pick_device
+from xtcl.errors import UsageError, XTCLError
+from xtcl.experiments.evaluate import make_split
+from xtcl.experiments.provenance import provenance
+from xtcl.experiments.resumable import evaluate_into
+from xtcl.files import atomic_path
+from xtcl.graph.datasets import load_dataset
+from xtcl.graph.graph import Graph
+from xtcl.graph.link_split import LinkSplit
+from xtcl.progress import Progress
+from xtcl.tasks.answers import Answer
+from xtcl.tasks.pipeline import FitOptions
+from xtcl.tasks.recipe import Recipe
+from xtcl.tasks.registry import make_task
+from xtcl.tasks.training_side import TrainingSide
+
+FIRST_SEED = 1000
+ROW_NAMES = tuple(dict.fromkeys(row.name for rows in ROWS.values() for row in rows))
+
+
+class RowMethod(Method):
+    """A row as a method; keeps the positives of its latest fit."""
+
+    title: ClassVar[str] = "a row of the ablation"
+    tasks: ClassVar[frozenset[str]] = frozenset(TASKS)
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        self.positives = np.empty((0, 0), dtype=np.int64)
+
+    def recipe(self, task: str) -> Recipe:
+        """The changed recipe."""
+        return self.row.change(make_task(task).recipe(ENCODER))
+
+    def fit(
+        self,
+        side: TrainingSide,
+        task: str,
+        *,
+        seed: int,
+        device: torch.device,
+        progress: Progress,
+    ) -> Answer:
+        """Fit embeddings and head."""
+        options = FitOptions(encoder=ENCODER, seed=seed, device=device, progress=progress)
+        fitted = self.row.fit(side, make_task(task), self.recipe(task), options)
+        self.positives = fitted.fitted.positives
+        return fitted.answer
+
+
+def method_of(row: Row) -> RowMethod:
+    """The row as a method of its name."""
+
+    class Named(RowMethod):
+        name: ClassVar[str] = row.name
+
+    return Named(row)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is missing, or draw the table; 1 if anything could not be run."""
+    parser = run_options(__doc__)
+    parser.add_argument("--only", type=names(ROW_NAMES), default=ROW_NAMES)
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path("results/ablation"))
+    parser.add_argument("--table", action="store_true")
+    chosen = parser.parse_args(arguments)
+    (chosen.out / "purity").mkdir(parents=True, exist_ok=True)
+    if chosen.table:
+        with atomic_path(chosen.out / "tables.md") as temporary:
+            temporary.write_text(page(chosen.out))
+        return 0
+    device = pick_device(chosen.device)
+    failures = 0
+    for dataset in chosen.datasets:
+        graph = load_dataset(dataset, chosen.data)
+        for task in chosen.tasks:
+            for row in ROWS[task]:
+                if row.name not in chosen.only:
+                    continue
+                try:
+                    run(chosen.out, graph, task, row, chosen.splits, device)
+                except UsageError as refused:  # the other rows can still be filled
+                    print(refused, file=sys.stderr)
+                    failures += 1
+    return int(failures > 0)
+
+
+def run(folder: Path, graph: Graph, task: str, row: Row, splits: int, device: torch.device) -> None:
+    """Bring one row up to `splits` splits."""
+    cell = f"{graph.name}-{task}-{row.name}"
+    method = method_of(row)
+
+    def on_split(seed: int, figure: float, seconds: float) -> None:
+        right = share_of_right(method.positives, graph, task, seed)
+        keep_purity(folder / "purity" / f"{cell}.json", seed, right)
+        print(f"{cell} split {seed}: {figure:.2f} in {seconds:.1f} s", file=sys.stderr, flush=True)
+
+    recipe = method.recipe(task)
+    evaluate_into(
+        folder / f"{cell}.json",
+        graph,
+        task,
+        method,
+        splits=splits,
+        seed=FIRST_SEED,
+        device=device,
+        conditions={"config": asdict(recipe), "fit": row.fit.__name__, **provenance(device)},
+        on_split=on_split,
+    )
+
+
+def share_of_right(positives: np.ndarray, graph: Graph, task: str, seed: int) -> float:
+    """How many of the positives are right on the test side; looked at after the fit."""
+    split = make_split(graph, task, seed)
+    if isinstance(split, LinkSplit):
+        return share_of_test_links(positives, split)
+    return share_of_same_class(positives, split, graph)
+
+
+def keep_purity(path: Path, seed: int, share: float) -> None:
+    """Add a split to the row's shares, in percent."""
+    shares = json.loads(path.read_text()) if path.exists() else {}
+    shares[str(seed)] = round(100 * share, 2)
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(shares, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except XTCLError as error:
+        sys.exit(str(error))

@@ -1,0 +1,97 @@
+"""Ways to change one thing about a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from xtcl.tasks.recipe import Member, Plan, Recipe
+
+Change = Callable[[Recipe], Recipe]
+Which = Callable[[Member], bool]
+
+
+def deep(member: Member) -> bool:
+    """An encoder of several layers."""
+    return int(str(member.encoder.get("layers", 1))) > 1
+
+
+def linear(member: Member) -> bool:
+    """An encoder of one layer."""
+    return not deep(member)
+
+
+def every(member: Member) -> bool:
+    """Any encoder."""
+    return True
+
+
+def same(recipe: Recipe) -> Recipe:
+    """No change."""
+    return recipe
+
+
+def overall(**settings: Any) -> Change:
+    """Other settings of the recipe itself."""
+    return lambda recipe: replace(recipe, **settings)
+
+
+def sampler(**settings: Any) -> Change:
+    """Other settings of the sampler."""
+    return lambda recipe: replace(recipe, sampler=replace(recipe.sampler, **settings))
+
+
+def encoder(which: Which = every, **options: object) -> Change:
+    """Other options of the encoders."""
+    return _of_members(lambda member: replace(member, encoder=member.encoder | options), which)
+
+
+def training(which: Which = every, **settings: Any) -> Change:
+    """Other settings of the training."""
+    return _of_members(
+        lambda member: replace(member, training=replace(member.training, **settings)), which
+    )
+
+
+def scaled(name: str, factor: float) -> Change:
+    """A setting of the training that is a number, times `factor`; a count stays one."""
+
+    def change(member: Member) -> Member:
+        old = getattr(member.training, name)
+        new = type(old)(factor * old)
+        return replace(member, training=replace(member.training, **{name: new}))
+
+    return _of_members(change)
+
+
+def only(which: Which) -> Change:
+    """The other encoders left out; the attributes stay."""
+    return _of_plans(lambda plan: replace(plan, members=tuple(m for m in plan.members if which(m))))
+
+
+def repeated(which: Which, times: int) -> Change:
+    """An encoder trained with so many seeds; together they weigh what it weighed alone."""
+
+    def change(plan: Plan) -> Plan:
+        members: list[Member] = []
+        for member in plan.members:
+            # Parts of unit length side by side: it is the squares of their weights that add up.
+            part = replace(member, weight=member.weight / times**0.5)
+            members += [part] * times if which(member) else [member]
+        return replace(plan, members=tuple(members))
+
+    return _of_plans(change)
+
+
+def plans(**settings: Any) -> Change:
+    """Other settings of the plans."""
+    return _of_plans(lambda plan: replace(plan, **settings))
+
+
+def _of_plans(change: Callable[[Plan], Plan]) -> Change:
+    return lambda recipe: replace(recipe, plans=tuple(change(plan) for plan in recipe.plans))
+
+
+def _of_members(change: Callable[[Member], Member], which: Which = every) -> Change:
+    return lambda recipe: recipe.each(lambda member: change(member) if which(member) else member)

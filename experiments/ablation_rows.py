@@ -1,0 +1,109 @@
+"""The rows of the ablation: the default recipe of xtcl-gcn with one thing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ablation_changes import (
+    Change,
+    deep,
+    encoder,
+    linear,
+    only,
+    overall,
+    plans,
+    repeated,
+    same,
+    sampler,
+    scaled,
+    training,
+)
+from ablation_debiased import fit_debiased
+from ablation_reestimation import fit_again
+from ablation_weighted import fit_weighted
+
+from xtcl.tasks.fit import FittedTask, fit_task
+from xtcl.tasks.pipeline import FitOptions
+from xtcl.tasks.recipe import PLAIN, Member, Plan, Recipe
+from xtcl.tasks.task import Task
+from xtcl.tasks.training_side import TrainingSide
+
+ENCODER = "gcn"
+FOUR_LEVELS = (0.90, 0.97, 0.99, 0.997)
+
+Fit = Callable[[TrainingSide, Task, Recipe, FitOptions], FittedTask]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing changed: in the recipe, or in how it is carried out."""
+
+    name: str
+    title: str
+    change: Change = same
+    fit: Fit = fit_task
+
+
+DEFAULT = Row("default", "the default recipe")
+
+
+def literal(recipe: Recipe) -> Recipe:
+    """The paper as printed."""
+    return recipe.literal(ENCODER)
+
+
+SHARED = (
+    DEFAULT,
+    Row("literal", "the paper as printed", literal),
+    Row("no-crossfit", "no cross-fitting", overall(crossfit=0)),
+    Row("four-levels", "four quantile levels per relation", sampler(quantiles=FOUR_LEVELS)),
+)
+NODES = (
+    *SHARED,
+    Row("base-0", "base score 0 and one sweep", sampler(base_score=0.0, sweeps=1)),
+    Row("ties-by-chance", "ties between candidates broken by chance", sampler(tie_break=None)),
+    Row("positives-5", "B = 5 positives", overall(positives=5)),
+    Row("positives-100", "B = 100 positives", overall(positives=100)),
+    Row("weighted", "positives weighted by f_u(v)", fit=fit_weighted),
+    Row("debiased", "negatives weighted by 1 - f_u(v)", fit=fit_debiased),
+    Row("another-round", "one re-estimation round", fit=fit_again),
+    Row("temperature-0.2", "temperature 0.2 (linear)", training(linear, temperature=0.2)),
+    Row("temperature-1.0", "temperature 1.0 (linear)", training(linear, temperature=1.0)),
+    Row(
+        "two-layer-gcn",
+        "a plain two-layer GCN, nothing beside it",
+        overall(plans=(Plan((Member(dict(PLAIN[ENCODER])),)),)),
+    ),
+    Row("linear-only", "without the two-layer encoder", only(linear)),
+    Row("deep-only", "without the linear encoder", only(deep)),
+    Row("no-attributes", "without the attributes beside", plans(attributes=0.0)),
+    Row("one-hop", "one hop, no restart (linear)", encoder(linear, hops=1, restart=0.0)),
+    Row("two-hops", "two hops, no restart (linear)", encoder(linear, hops=2, restart=0.0)),
+    Row("ten-hops", "ten hops, no restart (linear)", encoder(linear, hops=10, restart=0.0)),
+    Row(
+        "deep-smoothed",
+        "ten hops with restart for the two-layer encoder, too",
+        encoder(deep, hops=10, restart=0.2),
+    ),
+    Row("width-256", "width 256", encoder(width=256)),
+    Row("long", "four times the epochs", scaled("epochs", 4)),
+    Row("full-batch", "all nodes in one step", training(anchors=None)),
+    Row("three-seeds", "the linear encoder joined from three seeds", repeated(linear, 3)),
+)
+LINKS = (
+    *SHARED,
+    Row("first-plan", "the first plan only", lambda recipe: _one_plan(recipe, 0)),
+    Row("second-plan", "the second plan only", lambda recipe: _one_plan(recipe, 1)),
+    Row("no-early-stop", "the plan's own epochs", overall(stop_early=False)),
+    Row("no-candidates", "known links only", overall(candidate_weight=0.0)),
+    Row("candidates-1", "candidates with weight 1", overall(candidate_weight=1.0)),
+    Row("no-link-dropout", "all links pass messages", training(link_dropout=0.0)),
+    Row("temperature-half", "half the temperature", scaled("temperature", 0.5)),
+    Row("temperature-double", "twice the temperature", scaled("temperature", 2.0)),
+)
+ROWS = {"nodes": NODES, "links": LINKS}
+
+
+def _one_plan(recipe: Recipe, place: int) -> Recipe:
+    return replace(recipe, plans=(recipe.plans[place],))

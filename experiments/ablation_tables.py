@@ -1,0 +1,68 @@
+"""Draws the tables of the ablation from the files that ablation.py wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from ablation_rows import DEFAULT, ROWS
+from accuracy_tables import (
+    DASH,
+    PURITY_TITLES,
+    TITLES,
+    Record,
+    difference_cell,
+    paired,
+    spread,
+    table,
+)
+from protocol import DATASETS
+
+INTRODUCTION = f"""# Ablation
+
+Each row is the default recipe of xtcl-gcn with one thing changed. Mean ± standard error over the
+splits from seed 1000, which serve exploration; differences to the default are paired by split, with
+the standard error of their mean. Purity: the share of right positives on the test side, counted
+after the fact. {DASH}: not run. Drawn by `experiments/ablation.py --table` from the files beside
+this one."""
+
+
+def page(folder: Path) -> str:
+    """All tables as Markdown."""
+    parts = [INTRODUCTION]
+    for task, rows in ROWS.items():
+        for dataset in DATASETS:
+            cells = {row.name: f"{dataset}-{task}-{row.name}.json" for row in rows}
+            found = {name: read(folder / cell) for name, cell in cells.items()}
+            if not any(found.values()):
+                continue
+            shares = {name: read(folder / "purity" / cell) for name, cell in cells.items()}
+            lines = [
+                [row.title, *figures(found[row.name], found[DEFAULT.name], shares[row.name])]
+                for row in rows
+            ]
+            head = ["", "mean", "minus default", "splits", "seconds", "purity"]
+            explained = f"{TITLES[task]}. Purity: {PURITY_TITLES[task]}."
+            parts += [f"## {dataset}, {task}", explained, table(head, lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def read(path: Path) -> Record:
+    """What the file holds; nothing where there is none."""
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def figures(run: Record, default: Record, shares: Record) -> list[str]:
+    """Mean, difference to the default, splits, seconds and purity of a row."""
+    if not run:
+        return [DASH] * 5
+    count = len(run["runs"])
+    is_default = run["method"] == DEFAULT.name
+    return [
+        spread(run["mean"], run["stderr"], count),
+        DASH if is_default or not default else difference_cell(paired(run, default)),
+        str(count),
+        f"{np.mean(run['seconds']):.1f}",
+        f"{np.mean(list(shares.values())):.1f}" if shares else DASH,
+    ]

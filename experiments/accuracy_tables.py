@@ -1,0 +1,210 @@
+"""Draws results/accuracy/tables.md from the files that accuracy.py and purity.py wrote.
+
+    PYTHONPATH=src python experiments/accuracy_tables.py [--folder results/accuracy]
+
+A run that is not there is a dash.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from paper_figures import BEST_PUBLISHED, BEST_PUBLISHED_PROTOCOL, BEST_RIVAL, PAPER, Figures
+from protocol import DATASETS, METHODS, SPLITS, TASKS
+
+from xtcl.files import atomic_path
+
+Record = dict[str, Any]
+Results = dict[tuple[str, str, str], Record]
+"""What accuracy.py wrote, by data set, task and method."""
+
+TITLES = {
+    "nodes": "Node classification, accuracy in percent: 10 % of the labels train, 90 % test",
+    "links": "Link prediction, AUC in percent: 60 % of the links train, 40 % test",
+}
+PURITY_TITLES = {
+    "nodes": "positives of test nodes that share their class",
+    "links": "candidate positives that are test links",
+}
+COMPARED = (("xtcl-gcn", "propagation"), ("xtcl-gcn", "gcn"), ("xtcl-gat", "gat"))
+DASH = "–"  # noqa: RUF001
+BELOW = "▼"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the folder, write its tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--folder", type=Path, default=Path("results/accuracy"))
+    folder = parser.parse_args(arguments).folder
+    with atomic_path(folder / "tables.md") as temporary:
+        temporary.write_text(page(read_results(folder), read_purity(folder)))
+
+
+def read_results(folder: Path) -> Results:
+    """The runs of the protocol that are in the folder."""
+    paths = {
+        (dataset, task, method): folder / f"{dataset}-{task}-{method}.json"
+        for dataset in DATASETS
+        for task in TASKS
+        for method in METHODS
+    }
+    return {cell: json.loads(path.read_text()) for cell, path in paths.items() if path.exists()}
+
+
+def read_purity(folder: Path) -> Record:
+    """What purity.py wrote, by task and data set."""
+    path = folder / "purity.json"
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def page(results: Results, purity: Record) -> str:
+    """All tables as Markdown."""
+    parts = [
+        "# Accuracy\n\n"
+        "Mean ± standard error over the splits from seed 0: "
+        + ", ".join(f"{splits} on {dataset}" for dataset, splits in SPLITS.items())
+        + f", or as many as said. {DASH}: not run. {BELOW}: below the paper's figure.\n"
+        "Drawn by `experiments/accuracy_tables.py` from the files beside this one."
+    ]
+    for task in TASKS:
+        parts += [
+            f"## {TITLES[task]}",
+            figures_table(task, results, purity.get(task, {})),
+            "Differences, paired by split:",
+            differences_table(task, results),
+        ]
+    parts += ["## Seconds a split, from training data to answers", seconds_tables(results)]
+    return "\n\n".join(parts) + "\n"
+
+
+def figures_table(task: str, results: Results, purity: dict[str, Record]) -> str:
+    """Ours between the published figures."""
+
+    def ours(method: str) -> list[str]:
+        found = [results.get((dataset, task, method)) for dataset in DATASETS]
+        paper = PAPER[task].get(method, {})
+        return [
+            method,
+            *(figure(run, paper.get(d)) for d, run in zip(DATASETS, found, strict=True)),
+        ]
+
+    shares = (purity.get(dataset) for dataset in DATASETS)
+    return table(
+        ["", *DATASETS],
+        [
+            published("the paper's XTCL(GCN)", PAPER[task]["xtcl-gcn"]),
+            ours("xtcl-gcn"),
+            published("the paper's XTCL(GAT)", PAPER[task]["xtcl-gat"]),
+            ours("xtcl-gat"),
+            *(ours(method) for method in METHODS if method not in PAPER[task]),
+            published("best rival in the paper's table", BEST_RIVAL[task]),
+            published(f"best published {BEST_PUBLISHED_PROTOCOL[task]}", BEST_PUBLISHED[task]),
+            [
+                f"purity: {PURITY_TITLES[task]}",
+                *(f"{share['mean']:.1f}" if share else DASH for share in shares),
+            ],
+        ],
+    )
+
+
+def published(title: str, figures: Figures) -> list[str]:
+    """A row of figures that others measured."""
+    return [title, *(f"{figures[dataset]:.2f}" for dataset in DATASETS)]
+
+
+def figure(run: Record | None, paper: float | None) -> str:
+    """A cell of ours, with a mark where it is below the paper's as printed."""
+    if run is None:
+        return DASH
+    count = len(run["runs"])
+    text = spread(run["mean"], run["stderr"], count)
+    if count < SPLITS[run["dataset"]]:
+        text += f" ({count} split{'s' if count > 1 else ''})"
+    below = paper is not None and round(run["mean"], 2) < paper
+    return f"{text} {BELOW}" if below else text
+
+
+def differences_table(task: str, results: Results) -> str:
+    """What one method has over another on the same splits; the mean only of all data sets."""
+    rows = []
+    for one, other in COMPARED:
+        found = [
+            paired(results.get((dataset, task, one)), results.get((dataset, task, other)))
+            for dataset in DATASETS
+        ]
+        means = [float(difference.mean()) for difference in found if len(difference)]
+        mean = f"{np.mean(means):+.2f}" if len(means) == len(DATASETS) else DASH
+        rows.append([f"{one} minus {other}", *(difference_cell(each) for each in found), mean])
+    return table(["", *DATASETS, "mean"], rows)
+
+
+def paired(one: Record | None, other: Record | None) -> np.ndarray:
+    """Differences on the splits that both have."""
+    if one is None or other is None:
+        return np.empty(0)
+    first, second = (dict(zip(run["seeds"], run["runs"], strict=True)) for run in (one, other))
+    return np.array([first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())])
+
+
+def difference_cell(differences: np.ndarray) -> str:
+    """Mean and standard error, with its sign."""
+    count = len(differences)
+    if not count:
+        return DASH
+    error = float(differences.std(ddof=1) / count**0.5) if count > 1 else 0.0
+    return spread(float(differences.mean()), error, count, sign="+")
+
+
+def spread(mean: float, error: float, count: int, sign: str = "") -> str:
+    """A mean with its standard error, which a single split does not have."""
+    return f"{mean:{sign}.2f} ± {error:.2f}" if count > 1 else f"{mean:{sign}.2f}"
+
+
+def seconds_tables(results: Results) -> str:
+    """Mean seconds by task, and the machines that took them."""
+    machines: list[Record] = []
+    for run in results.values():
+        if run["hardware"] not in machines:
+            machines.append(run["hardware"])
+
+    def seconds(run: Record | None) -> str:
+        if run is None:
+            return DASH
+        machine = machines.index(run["hardware"]) + 1
+        return f"{np.mean(run['seconds']):.1f} [{machine}]"
+
+    tables = [
+        table(
+            [task, *DATASETS],
+            [
+                [method, *(seconds(results.get((dataset, task, method))) for dataset in DATASETS)]
+                for method in METHODS
+            ],
+        )
+        for task in TASKS
+    ]
+    legend = "\n".join(f"- [{n}] {described(machine)}" for n, machine in enumerate(machines, 1))
+    return "\n\n".join([*tables, legend] if legend else tables)
+
+
+def described(machine: Record) -> str:
+    """A machine in words."""
+    gpu = "no GPU" if machine["gpu"] == "none" else machine["gpu"]
+    return f"{gpu}; {machine['cpu']}, {machine['cpus']} CPUs, {machine['threads']} thread(s)"
+
+
+def table(head: list[str], rows: Iterable[list[str]]) -> str:
+    """A Markdown table."""
+    ruler = ["---"] * len(head)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, ruler, *rows])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""What the scripts that run something on the data sets let one choose."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+
+from protocol import DATASETS, TASKS
+
+
+def run_options(description: str | None) -> argparse.ArgumentParser:
+    """A parser that knows --datasets, --tasks, --device and --data."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--datasets", type=names(DATASETS), default=DATASETS)
+    parser.add_argument("--tasks", type=names(TASKS), default=TASKS)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--data", default=os.environ.get("XTCL_DATA"))
+    return parser
+
+
+def names(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """Reads some of the known names, with commas between them."""
+
+    def read(text: str) -> list[str]:
+        chosen = text.split(",")
+        for name in chosen:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"'{name}' is none of {', '.join(known)}")
+        return chosen
+
+    return read

@@ -1,0 +1,212 @@
+"""What the ablation adds to the package, against plain loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ablation_debiased
+import numpy as np
+import pytest
+import torch
+from ablation_debiased import DebiasedLoss, all_chances, fit_debiased
+from ablation_reestimation import PosteriorAgreement, fit_again, held_out_posteriors
+from ablation_weighted import ScoreWeightedLoss, fit_weighted
+from small_runs import narrow, small_graph, small_split
+
+from xtcl.errors import UsageError
+from xtcl.learning.loss import Loss, Similarity, contrastive_loss
+from xtcl.relations.view import TrainingView
+from xtcl.sampling.positives import Positives
+from xtcl.tasks.answers import NodeAnswer
+from xtcl.tasks.fit import FittedTask, fit_task
+from xtcl.tasks.node_classification import NodeClassification
+from xtcl.tasks.pipeline import FitOptions, fit_sampler
+from xtcl.tasks.training_side import TrainingSide, training_side
+
+GRAPH = small_graph()
+SIDE = training_side(GRAPH, small_split(GRAPH, "nodes"))
+TASK = NodeClassification()
+RECIPE = replace(narrow(TASK.recipe("gcn"), epochs=4), positives=6)
+OPTIONS = FitOptions(seed=3)
+NODES = 12
+
+
+def a_step() -> tuple[torch.Tensor, np.ndarray, np.ndarray, np.ndarray]:
+    """Embeddings, and for four anchors three positives each, some places empty; eight negatives."""
+    rng = np.random.default_rng(0)
+    z = torch.from_numpy(rng.normal(size=(NODES, 5)))
+    anchors = np.array([7, 0, 3, 5])
+    positives = np.array([[1, 2, -1], [4, 4, 6], [-1, -1, -1], [0, -1, 2]])
+    negatives = np.array([7, 9, 0, 1, 11, 3, 3, 8])  # some anchors are their own negatives
+    return z, anchors, positives, negatives
+
+
+def plain_loss(
+    chance_of_positive: np.ndarray, chance_of_negative: np.ndarray, similarity: str, tau: float
+) -> float:
+    """Positives weighted by one table [V, V], negatives by one minus the other, in loops."""
+    z, anchors, positives, negatives = a_step()
+    rows = [row / np.linalg.norm(row) if similarity == "cosine" else row for row in z.numpy()]
+    losses = []
+    for u, own in zip(anchors, positives, strict=True):
+        push = sum(
+            (1 - chance_of_negative[u, n]) * np.exp(rows[u] @ rows[n] / tau)
+            for n in negatives
+            if n != u
+        )
+        weights, terms = [], []
+        for v in own:
+            if v >= 0:
+                pull = np.exp(rows[u] @ rows[v] / tau)
+                weights.append(chance_of_positive[u, v])
+                terms.append(-np.log(pull / (pull + push)))
+        if weights:
+            losses.append(np.average(terms, weights=weights))
+    return float(np.mean(losses))
+
+
+def value(loss: Loss, similarity: Similarity, temperature: float) -> float:
+    z, anchors, positives, negatives = a_step()
+    return loss(
+        z,
+        torch.from_numpy(positives),
+        torch.from_numpy(negatives),
+        anchors=torch.from_numpy(anchors),
+        weights=torch.ones(positives.shape),
+        similarity=similarity,
+        temperature=temperature,
+    ).item()
+
+
+def chances(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(0.05, 0.95, size=(NODES, NODES))
+
+
+HOW: list[tuple[Similarity, float]] = [("cosine", 0.5), ("cosine", 0.1), ("inner", 1.0)]
+
+
+@pytest.mark.parametrize(("similarity", "temperature"), HOW)
+def test_positives_count_by_their_chance(similarity: Similarity, temperature: float) -> None:
+    sure = chances(1)
+    lists = np.stack([np.random.default_rng(u).permutation(NODES) for u in range(NODES)])
+    lists[5, list(lists[5]).index(9)] = -1  # a place that nobody fills
+    scores = np.log(sure / (1 - sure))[np.arange(NODES)[:, None], lists]
+    found = Positives(lists, np.where(lists < 0, -np.inf, scores).astype(np.float32))
+    loss = ScoreWeightedLoss.of(found, torch.device("cpu"))
+    expected = plain_loss(sure, np.zeros((NODES, NODES)), similarity, temperature)
+    assert value(loss, similarity, temperature) == pytest.approx(expected, rel=1e-5)
+    assert value(contrastive_loss, similarity, temperature) != pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize(("similarity", "temperature"), HOW)
+def test_likely_matches_push_less(similarity: Similarity, temperature: float) -> None:
+    alike = chances(2)
+    table = torch.from_numpy(alike).float().fill_diagonal_(1.0)
+    ones = np.ones((NODES, NODES))
+    expected = plain_loss(ones, alike, similarity, temperature)
+    assert value(DebiasedLoss(table), similarity, temperature) == pytest.approx(expected, rel=1e-5)
+    unlike = DebiasedLoss(torch.eye(NODES))
+    equation_1 = value(contrastive_loss, similarity, temperature)
+    assert value(unlike, similarity, temperature) == pytest.approx(equation_1, rel=1e-6)
+    assert equation_1 != pytest.approx(expected, rel=1e-3)
+
+
+def test_gradient_of_the_debiased_loss_is_finite() -> None:
+    z, anchors, positives, negatives = a_step()
+    z.requires_grad_()
+    loss = DebiasedLoss(torch.eye(NODES))(
+        z,
+        torch.from_numpy(positives),
+        torch.from_numpy(negatives),
+        anchors=torch.from_numpy(anchors),
+        weights=torch.ones(positives.shape),
+        similarity="cosine",
+        temperature=0.5,
+    )
+    torch.autograd.backward(loss)
+    assert z.grad is not None
+    assert torch.isfinite(z.grad).all()
+
+
+@pytest.mark.parametrize("quantiles", [(0.9,), (0.5, 0.9)])
+def test_chances_of_all_pairs(quantiles: tuple[float, ...]) -> None:
+    recipe = replace(RECIPE, sampler=replace(RECIPE.sampler, quantiles=quantiles))
+    sampler = fit_sampler(SIDE.graph, TASK, recipe, OPTIONS)
+    found = all_chances(sampler)
+    assert found.shape == (GRAPH.num_nodes, GRAPH.num_nodes)
+    assert (found.diagonal() == 1).all()
+    for u in (0, 17, 79):
+        expected = [sampler.probability(u, v) for v in range(GRAPH.num_nodes) if v != u]
+        others = np.delete(found[u].numpy(), u)
+        np.testing.assert_allclose(others, expected, rtol=1e-5)
+
+
+def same_embedding(one: FittedTask, other: FittedTask) -> bool:
+    return np.allclose(one.fitted.embedding, other.fitted.embedding, atol=1e-4)
+
+
+def test_chances_that_are_all_alike_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = fit_task(SIDE, TASK, RECIPE, OPTIONS)
+    assert not same_embedding(usual, fit_weighted(SIDE, TASK, RECIPE, OPTIONS))
+    assert not same_embedding(usual, fit_debiased(SIDE, TASK, RECIPE, OPTIONS))
+
+    original = ScoreWeightedLoss.of
+
+    def evenly(found: Positives, device: torch.device) -> ScoreWeightedLoss:
+        return original(replace(found, scores=np.where(found.filled, 0.5, -np.inf)), device)
+
+    monkeypatch.setattr(ScoreWeightedLoss, "of", evenly)
+    monkeypatch.setattr(ablation_debiased, "all_chances", lambda _: torch.eye(GRAPH.num_nodes))
+    for fit in (fit_weighted, fit_debiased):
+        fitted = fit(SIDE, TASK, RECIPE, OPTIONS)
+        assert same_embedding(usual, fitted)
+        np.testing.assert_array_equal(fitted.fitted.positives, usual.fitted.positives)
+
+
+def posterior_without(hidden: np.ndarray) -> np.ndarray:
+    """What a fit says that has never heard of the labels of `hidden`."""
+    labels = SIDE.labels.copy()
+    labels[hidden] = -1
+    side = TrainingSide(GRAPH.with_labels(labels))
+    answer = fit_task(side, TASK, RECIPE, OPTIONS).answer
+    assert isinstance(answer, NodeAnswer)
+    return answer.probabilities
+
+
+def test_no_posterior_has_seen_the_label_it_is_judged_by() -> None:
+    found = held_out_posteriors(SIDE, TASK, RECIPE, OPTIONS)
+    view = TrainingView.of(SIDE.graph, SIDE.labelled)
+    whole = found.pop(view.labels.tobytes())
+    assert len(found) == RECIPE.crossfit
+    expected = posterior_without(np.arange(0))
+    met: list[int] = []
+    for key, posterior in found.items():
+        labels = np.frombuffer(key, dtype=np.int64)
+        hidden = np.flatnonzero((labels < 0) & (SIDE.labels >= 0))
+        np.testing.assert_array_equal(labels[labels >= 0], SIDE.labels[labels >= 0])
+        np.testing.assert_array_equal(posterior, posterior_without(hidden))
+        expected[hidden] = posterior[hidden]
+        met += hidden.tolist()
+    assert sorted(met) == SIDE.labelled.tolist()
+    np.testing.assert_array_equal(whole, expected)
+
+
+def test_agreement_is_the_cosine_of_posteriors() -> None:
+    rng = np.random.default_rng(0)
+    view = TrainingView.of(SIDE.graph, SIDE.labelled)
+    posterior = rng.dirichlet(np.ones(3), size=GRAPH.num_nodes)
+    relation = PosteriorAgreement({view.labels.tobytes(): posterior})
+    rows = relation.on(view)(torch.tensor([4, 11])).numpy()
+    for row, u in zip(rows, (4, 11), strict=True):
+        for v in range(GRAPH.num_nodes):
+            p, q = posterior[u], posterior[v]
+            assert row[v] == pytest.approx(p @ q / np.sqrt((p @ p) * (q @ q)), abs=1e-6)
+    with pytest.raises(UsageError, match="no first fit with the labels of this view"):
+        relation.on(view.hiding_labels(SIDE.labelled[:1]))
+
+
+def test_the_second_sampler_knows_one_relation_more() -> None:
+    first, second = (fit(SIDE, TASK, RECIPE, OPTIONS).fitted for fit in (fit_task, fit_again))
+    extra = {r.name for r in second.sampler.relations_} - {r.name for r in first.sampler.relations_}
+    assert extra == {"posterior-agreement"}
+    assert not np.array_equal(first.positives, second.positives)

@@ -1,0 +1,151 @@
+"""experiments/ablation.py: its rows, the files it writes, and the tables drawn from them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import ablation
+import numpy as np
+import pytest
+import torch
+from ablation_rows import DEFAULT, ENCODER, ROWS, Row
+from ablation_tables import page
+from small_runs import shrink_recipes, small_graph
+
+from xtcl.experiments.evaluate import make_split
+from xtcl.experiments.provenance import provenance
+from xtcl.graph.graph import Graph
+from xtcl.graph.node_split import NodeSplit
+from xtcl.progress import Progress
+from xtcl.tasks.recipe import Recipe
+from xtcl.tasks.registry import make_task
+from xtcl.tasks.training_side import training_side
+
+ALL = [(task, row) for task, rows in ROWS.items() for row in rows]
+
+
+def default(task: str) -> Recipe:
+    return make_task(task).recipe(ENCODER)
+
+
+@pytest.fixture
+def one_small_cora(monkeypatch: pytest.MonkeyPatch) -> Graph:
+    graph = replace(small_graph(), name="cora")
+    monkeypatch.setattr(ablation, "load_dataset", lambda name, data: graph)
+    shrink_recipes(monkeypatch, 2)
+    return graph
+
+
+def run(out: Path, *options: str) -> int:
+    return ablation.main(["--datasets", "cora", "--device", "cpu", "--out", str(out), *options])
+
+
+@pytest.mark.parametrize(("task", "row"), ALL, ids=lambda item: getattr(item, "name", item))
+def test_every_row_changes_something_that_can_be_run(task: str, row: Row) -> None:
+    recipe = row.change(default(task)).checked()
+    changed = recipe != default(task) or row.fit is not DEFAULT.fit
+    assert changed == (row is not DEFAULT)
+
+
+def test_no_row_twice() -> None:
+    for task, rows in ROWS.items():
+        recipes = [(row.change(default(task)), row.fit) for row in rows]
+        assert all(recipes.count(recipe) == 1 for recipe in recipes)
+        assert len({row.name for row in rows}) == len({row.title for row in rows}) == len(rows)
+
+
+def test_changes_reach_the_member_they_name() -> None:
+    rows = {row.name: row.change(default("nodes")).plans[0] for row in ROWS["nodes"]}
+    plan = default("nodes").plans[0]
+    linear, deep = plan.members
+    assert rows["linear-only"].members == (linear,)
+    assert rows["deep-only"].members == (deep,)
+    assert rows["one-hop"].members[0].encoder == linear.encoder | {"hops": 1, "restart": 0.0}
+    assert rows["one-hop"].members[1] == deep
+    assert rows["long"].members[1].training.epochs == 4 * deep.training.epochs
+    assert [m.encoder["width"] for m in rows["width-256"].members] == [256, 256]
+    three = rows["three-seeds"].members
+    assert three[3] == deep
+    assert sum(m.weight**2 for m in three[:3]) == pytest.approx(linear.weight**2)
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_all_rows_on_splits_of_exploration(
+    one_small_cora: Graph, tmp_path: Path, task: str
+) -> None:
+    assert run(tmp_path, "--task", task, "--splits", "1") == 0
+    for row in ROWS[task]:
+        record = json.loads((tmp_path / f"cora-{task}-{row.name}.json").read_text())
+        assert record["seeds"] == [1000]
+        assert record["method"] == row.name
+        assert record["fit"] == row.fit.__name__
+        assert {k: record[k] for k in ("versions", "hardware")} == provenance(torch.device("cpu"))
+        shares = json.loads((tmp_path / "purity" / f"cora-{task}-{row.name}.json").read_text())
+        assert list(shares) == ["1000"]
+
+
+def test_a_row_goes_on_and_keeps_its_purity(
+    one_small_cora: Graph, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = one_small_cora
+    assert run(tmp_path, "--task", "nodes", "--only", "positives-5", "--splits", "1") == 0
+    assert run(tmp_path, "--task", "nodes", "--only", "positives-5", "--splits", "2") == 0
+    cell = "cora-nodes-positives-5"
+    told = [line.split(":")[0] for line in capsys.readouterr().err.splitlines()]
+    assert told == [f"{cell} split 1000", f"{cell} split 1001"]
+    shares = json.loads((tmp_path / "purity" / f"{cell}.json").read_text())
+
+    (row,) = (row for row in ROWS["nodes"] if row.name == "positives-5")
+    method = ablation.method_of(row)
+    split = make_split(graph, "nodes", 1001)
+    assert isinstance(split, NodeSplit)
+    side = training_side(graph, split)
+    method.fit(side, "nodes", seed=1001, device=torch.device("cpu"), progress=Progress())
+    assert method.positives.shape == (graph.num_nodes, 5)
+    assert graph.labels is not None
+    right = [
+        graph.labels[u] == graph.labels[v]
+        for u in split.test
+        for v in method.positives[u]
+        if v >= 0
+    ]
+    assert shares["1001"] == pytest.approx(100 * np.mean(right), abs=0.01)
+
+
+def test_a_refused_row_does_not_stop_the_others(
+    one_small_cora: Graph, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cora-nodes-default.json").write_text('{"dataset": "other"}')
+    assert run(tmp_path, "--task", "nodes", "--only", "default,positives-5", "--splits", "1") == 1
+    assert "were run with another 'dataset'" in capsys.readouterr().err
+    assert (tmp_path / "cora-nodes-positives-5.json").exists()
+
+
+def record(row: str, figures: list[float]) -> dict[str, object]:
+    error = float(np.std(figures, ddof=1) / len(figures) ** 0.5) if len(figures) > 1 else 0.0
+    return {
+        "method": row,
+        "mean": float(np.mean(figures)),
+        "stderr": error,
+        "runs": figures,
+        "seeds": list(range(1000, 1000 + len(figures))),
+        "seconds": [2.0] * len(figures),
+    }
+
+
+def test_the_table_has_differences_paired_by_split(tmp_path: Path) -> None:
+    for row, figures in {"default": [80.0, 84.0, 82.0], "long": [79.0, 82.0]}.items():
+        path = tmp_path / f"cora-nodes-{row}.json"
+        path.write_text(json.dumps(record(row, figures)))
+    (tmp_path / "purity").mkdir()
+    (tmp_path / "purity" / "cora-nodes-long.json").write_text('{"1000": 70.0, "1001": 71.0}')
+    assert run(tmp_path, "--table") == 0
+    text = (tmp_path / "tables.md").read_text()
+    assert text == page(tmp_path)
+    assert "| the default recipe | 82.00 ± 1.15 | – | 3 | 2.0 | – |" in text  # noqa: RUF001
+    assert "| four times the epochs | 80.50 ± 1.50 | -1.50 ± 0.50 | 2 | 2.0 | 70.5 |" in text
+    assert "| width 256 | – | – | – | – | – |" in text  # noqa: RUF001
+    assert "citeseer" not in text
+    assert "## cora, links" not in text

@@ -1,0 +1,63 @@
+"""Versions and hardware of a measurement."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from pathlib import Path
+
+import pytest
+import torch
+
+import xtcl
+from xtcl.experiments import provenance as module
+from xtcl.experiments.provenance import provenance
+
+CPU = torch.device("cpu")
+
+
+def test_versions_are_those_installed() -> None:
+    versions = provenance(CPU)["versions"]
+    assert versions.pop("python") == platform.python_version()
+    assert versions.pop("xtcl") == xtcl.__version__
+    assert list(versions) == ["numpy", "scipy", "torch", "torch_geometric"]
+    for name, version in versions.items():
+        # torch says how it was built, too: 2.13.0+cpu
+        assert str(version).split("+")[0] == importlib.metadata.version(name).split("+")[0]
+
+
+def test_hardware_counts_the_threads_in_use() -> None:
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            hardware = provenance(CPU)["hardware"]
+            assert hardware["threads"] == threads
+    finally:
+        torch.set_num_threads(before)
+    assert list(hardware) == ["cpu", "cpus", "threads", "gpu"]
+    assert hardware["cpu"]
+    assert int(hardware["cpus"]) >= 1
+
+
+def test_the_gpu_is_named_where_the_work_runs_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU of {device}")
+    assert provenance(CPU)["hardware"]["gpu"] == "none"
+    assert provenance(torch.device("cuda"))["hardware"]["gpu"] == "GPU of cuda"
+
+
+def test_the_processor_is_read_from_linux_or_else_its_architecture(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    described = tmp_path / "cpuinfo"
+    monkeypatch.setattr(module, "Path", lambda path: described)
+    assert provenance(CPU)["hardware"]["cpu"] == platform.machine()
+    described.write_text("processor\t: 0\nmodel name\t: Acme 9: fast\n\nmodel name\t: Other\n")
+    assert provenance(CPU)["hardware"]["cpu"] == "Acme 9: fast"
+
+
+def test_plain_values_without_paths() -> None:
+    text = json.dumps(provenance(CPU))
+    assert json.loads(text) == provenance(CPU)
+    assert str(Path.home()) not in text
