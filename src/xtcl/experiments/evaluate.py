@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -33,6 +34,26 @@ class Evaluation:
     runs: list[float]
     seeds: list[int]
     seconds: list[float]
+
+    @classmethod
+    def of(
+        cls, dataset: str, task: str, method: str, done: Mapping[int, tuple[float, float]]
+    ) -> Evaluation:
+        """From the figure in percent and the seconds of each seed."""
+        seeds = sorted(done)
+        figures = [done[seed][0] for seed in seeds]
+        spread = float(np.std(figures, ddof=1) / np.sqrt(len(seeds))) if len(seeds) > 1 else 0.0
+        return cls(
+            dataset=dataset,
+            task=task,
+            method=method,
+            metric=make_task(task).metric,
+            mean=round(float(np.mean(figures)), 4),
+            stderr=round(spread, 4),
+            runs=figures,
+            seeds=seeds,
+            seconds=[done[seed][1] for seed in seeds],
+        )
 
     def to_json(self) -> dict[str, object]:
         """The object that `xtcl evaluate --json` prints."""
@@ -78,9 +99,8 @@ def evaluate(
     """Fit and score `method` on splits `seed` to `seed + splits - 1`."""
     if splits < 1:
         raise UsageError(f"splits={splits} must be at least 1.")
-    seeds = list(range(seed, seed + splits))
-    figures, seconds = [], []
-    for number in seeds:
+    done = {}
+    for number in range(seed, seed + splits):
         figure, took = score_method(
             graph,
             make_split(graph, task, number),
@@ -89,17 +109,5 @@ def evaluate(
             device=device or torch.device("cpu"),
             progress=progress or Progress(),
         )
-        figures.append(round(100 * figure, 4))
-        seconds.append(round(took, 3))
-    spread = float(np.std(figures, ddof=1) / np.sqrt(splits)) if splits > 1 else 0.0
-    return Evaluation(
-        dataset=graph.name,
-        task=task,
-        method=method.name,
-        metric=make_task(task).metric,
-        mean=round(float(np.mean(figures)), 4),
-        stderr=round(spread, 4),
-        runs=figures,
-        seeds=seeds,
-        seconds=seconds,
-    )
+        done[number] = (round(100 * figure, 4), round(took, 3))
+    return Evaluation.of(graph.name, task, method.name, done)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from xtcl.baselines.method import Method
@@ -16,7 +15,6 @@ from xtcl.experiments.evaluate import Evaluation, make_split, score_method
 from xtcl.files import atomic_path
 from xtcl.graph.graph import Graph
 from xtcl.progress import Progress
-from xtcl.tasks.registry import make_task
 
 OnSplit = Callable[[int, float, float], None]
 """Told the seed, the figure in percent and the seconds of a split that is done."""
@@ -55,7 +53,7 @@ def evaluate_into(
             progress=Progress(),
         )
         done[number] = (round(100 * figure, 4), round(seconds, 3))
-        evaluation = _summary(graph.name, task, method.name, done)
+        evaluation = Evaluation.of(graph.name, task, method.name, done)
         with atomic_path(path) as temporary:
             temporary.write_text(json.dumps(evaluation.to_json() | plain, indent=1) + "\n")
         on_split(number, *done[number])
@@ -74,22 +72,3 @@ def _finished(path: Path, expected: dict[str, Any]) -> dict[int, tuple[float, fl
             )
     figures = zip(record["runs"], record["seconds"], strict=True)
     return dict(zip(record["seeds"], figures, strict=True))
-
-
-def _summary(
-    dataset: str, task: str, method: str, done: Mapping[int, tuple[float, float]]
-) -> Evaluation:
-    seeds = sorted(done)
-    figures = [done[seed][0] for seed in seeds]
-    spread = float(np.std(figures, ddof=1) / np.sqrt(len(seeds))) if len(seeds) > 1 else 0.0
-    return Evaluation(
-        dataset=dataset,
-        task=task,
-        method=method,
-        metric=make_task(task).metric,
-        mean=round(float(np.mean(figures)), 4),
-        stderr=round(spread, 4),
-        runs=figures,
-        seeds=seeds,
-        seconds=[done[seed][1] for seed in seeds],
-    )
