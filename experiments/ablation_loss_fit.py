@@ -28,6 +28,7 @@ def fit_with_loss(
     sampler = fit_sampler(side.graph, task, recipe, options)
     best = sampler.positives(recipe.positives)
     own = replace(options, loss=make_loss(sampler, best))
-    fitted = train_plan(side.graph, task, recipe, plan, Found(sampler, best.nodes), own)
+    found = Found.among(best, sampler, recipe)
+    fitted = train_plan(side.graph, task, recipe, plan, found, own)
     head = task.fit_head(side, fitted.embedding, Choice(plan), options.seed, options.device)
     return FittedTask(task, fitted, head, side.graph.num_classes)

@@ -32,10 +32,18 @@ def members(count: int, seed: int = 0) -> list[nn.Module]:
 
 
 def by_hand(
-    parts: Sequence[Tensor], weights: Sequence[float], a: float, x: Tensor, edge_index: Tensor
+    parts: Sequence[Tensor],
+    weights: Sequence[float],
+    a: float,
+    trust: float,
+    x: Tensor,
+    edge_index: Tensor,
 ) -> np.ndarray:
     """Row by row: every part at unit length, times its weight."""
-    pieces = [(w, part.detach().numpy()) for w, part in zip(weights, parts, strict=True)]
+    pieces = [
+        (math.sqrt(trust) * w, part.detach().numpy())
+        for w, part in zip(weights, parts, strict=True)
+    ]
     if a:
         smoothed = [dense_smoothing(x.numpy(), edge_index, hops) for hops in (0, 1, 2)]
         pieces += [(a / math.sqrt(3), rows) for rows in smoothed]
@@ -48,19 +56,20 @@ def by_hand(
     graph=graphs(),
     weights=st.lists(st.sampled_from((0.3, 1.0, 2.5)), min_size=1, max_size=3),
     attributes=st.sampled_from((0.0, 0.5, 1.0)),
+    trust=st.sampled_from((0.125, 1.0)),
     seed=st.integers(0, 99),
 )
 def test_is_the_concatenation(
-    graph: Graph, weights: list[float], attributes: float, seed: int
+    graph: Graph, weights: list[float], attributes: float, trust: float, seed: int
 ) -> None:
     edge_index, x = links_of(graph), normal(graph.num_nodes, 3, seed=seed)
     x[-1] = 0.0
     encoders = members(len(weights), seed)
     parts = [member(x, edge_index) for member in encoders]
-    expected = by_hand(parts, weights, attributes, x, edge_index)
+    expected = by_hand(parts, weights, attributes, trust, x, edge_index)
     if len(weights) == 1 and not attributes:
         expected = parts[0].detach().numpy()
-    joined = Joined(encoders, weights, attributes).eval()
+    joined = Joined(encoders, weights, attributes, trust).eval()
     for found in (joined(x, edge_index), joined.join(parts, x, edge_index)):
         np.testing.assert_allclose(found.detach().numpy(), expected, atol=1e-8, rtol=1e-8)
 
@@ -85,11 +94,14 @@ def test_weights_are_the_lengths_of_the_parts() -> None:
 @pytest.mark.parametrize("attributes", [0.0, 0.7])
 def test_weights_and_statistics_survive_a_state_dict(attributes: float) -> None:
     x, links = normal(3, 3), torch.tensor(PATH)
-    first, second = (Joined(members(3, seed), [1.0] * 3, attributes).eval() for seed in (0, 7))
+    first, second = (
+        Joined(members(3, seed), [1.0] * 3, attributes, trust).eval()
+        for seed, trust in ((0, 0.3), (7, 1.0))
+    )
     expected = first(x, links)
     assert not torch.equal(second(x, links), expected)
     state = {name: value.clone() for name, value in first.state_dict().items()}
-    assert all(name.startswith("members.") for name in state)
+    assert all(name == "trust" or name.startswith("members.") for name in state)
     second.load_state_dict(state)
     assert torch.equal(second(x, links), expected)
 

@@ -125,7 +125,7 @@ def test_a_newer_schema_asks_for_a_newer_program(run: Path) -> None:
 def test_a_model_of_the_first_schema_asks_for_another_fit(run: Path) -> None:
     rewrite(run, lambda d: (d.update(schema=1), d.pop("plan")))
     sentence = assert_refused(run)
-    assert "written by an older xtcl (schema 1; this one reads 2)" in sentence
+    assert "written by an older xtcl (schema 1; this one reads 3)" in sentence
     assert "Fit and save the model again." in sentence
 
 

@@ -145,7 +145,7 @@ def test_a_checkpoint_is_believed(
     inside = Checkpoints(path.parent)
     found = inside.load("positives")
     assert found is not None
-    inside.save("positives", {"nodes": found["nodes"].roll(1, dims=0)})
+    inside.save("positives", found | {"nodes": found["nodes"].roll(1, dims=0)})
     for training in path.parent.rglob("training.safetensors"):
         training.unlink()
     model = fit_small("nodes", checkpoints=checkpoints)

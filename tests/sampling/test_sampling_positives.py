@@ -227,3 +227,38 @@ def test_precision_counts_known_pairs_only() -> None:
     labels = np.array([0, 0, 1, -1])
     # 0: 1 matches, 2 does not; 1: 0 matches; 2: 3 is unknown, 0 does not; 3 is unknown.
     assert found.precision(labels) == 2 / 4
+
+
+# Those likely enough
+
+
+@given(
+    margins=st.lists(
+        st.lists(st.floats(-5, 5, width=32), min_size=3, max_size=3), min_size=1, max_size=4
+    ),
+    least_chance=st.floats(0, 1),
+    empty=st.integers(0, 3),
+)
+def test_likely_keeps_who_has_the_chance_and_everybody_s_best(
+    margins: list[list[float]], least_chance: float, empty: int
+) -> None:
+    scores = -np.sort(-np.array(margins, dtype=np.float32), axis=1)
+    nodes = np.arange(scores.size).reshape(scores.shape)
+    nodes[0, 3 - empty :], scores[0, 3 - empty :] = NOBODY, -np.inf
+    found = Positives(nodes, scores).likely(least_chance)
+    for u, row in enumerate(scores):
+        for place, score in enumerate(row):
+            chance = 1 / (1 + np.exp(-np.float64(score))) if np.isfinite(score) else 0.0
+            if abs(chance - least_chance) < 1e-6:
+                continue  # either way
+            kept = (place == 0 or chance >= least_chance) and nodes[u, place] != NOBODY
+            assert found.nodes[u, place] == (nodes[u, place] if kept else NOBODY)
+            assert found.scores[u, place] == (score if kept else -np.inf)
+    assert found.scores.dtype == np.float32
+
+
+def test_no_least_chance_keeps_all() -> None:
+    best = Positives(np.array([[1, 2], [0, NOBODY]]), np.array([[3.0, -40.0], [1.0, -np.inf]]))
+    found = best.likely(0.0)
+    np.testing.assert_array_equal(found.nodes, best.nodes)
+    np.testing.assert_array_equal(found.scores, best.scores)

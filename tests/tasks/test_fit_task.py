@@ -214,3 +214,24 @@ def test_the_embedding_is_what_the_joined_encoder_says(
         again = fitted.encoder(*encoder_inputs(side.graph, torch.device("cpu")))
     np.testing.assert_array_equal(fitted.embedding, again.numpy())
     assert fitted.embedding.shape == (80, fitted.plan.width(16))
+
+
+def test_positives_too_unlikely_are_left_out_and_the_rest_is_trusted_less() -> None:
+    side, task = side_of("nodes"), NodeClassification()
+    members = (Member({"width": 8}, TrainingSettings(epochs=2)),)
+    recipe = Recipe(positives=6, plans=(Plan(members, attributes=1.0),))
+    options = FitOptions(seed=3)
+    everyone = find_positives(side.graph, task, recipe, options)
+    margins = everyone.sampler.positives(6).scores
+    middle = 1 / (1 + np.exp(-np.median(margins)))
+    strict = replace(recipe, least_chance=float(middle))
+    found = find_positives(side.graph, task, strict, options)
+    kept = found.positives >= 0
+    assert kept[:, 0].all()
+    assert not kept.all()
+    np.testing.assert_array_equal(found.positives[kept], everyone.positives[kept])
+    assert margins[:, 1:][kept[:, 1:]].min() > margins[:, 1:][~kept[:, 1:]].max()
+    share = kept.sum() / (everyone.positives >= 0).sum()
+    assert (everyone.trust, found.trust) == (1.0, share)
+    z = train_plan(side.graph, task, strict, strict.plans[0], found, options).embedding
+    np.testing.assert_allclose(np.linalg.norm(z[:, :8], axis=1) ** 2, share, rtol=1e-5)

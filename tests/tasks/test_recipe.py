@@ -103,6 +103,7 @@ PLANS = st.builds(
         ),
         crossfit=COUNTS,
         positives=COUNTS,
+        least_chance=FRACTIONS,
         draws=st.none() | COUNTS,
         link_draws=COUNTS,
         candidate_weight=FRACTIONS,
@@ -144,6 +145,8 @@ def test_what_is_no_recipe_is_refused(change: Callable[[Any], object], what: str
     ("recipe", "sentence"),
     [
         (Recipe(positives=0), "positives=0 must be at least 1"),
+        (Recipe(least_chance=1.5), "least_chance=1.5 must be between 0 and 1"),
+        (Recipe(least_chance=math.nan), "least_chance=nan must be between 0 and 1"),
         (Recipe(draws=0), "draws=0 must be at least 1"),
         (Recipe(link_draws=-1), "link_draws=-1 must be at least 0"),
         (Recipe(sampler=SamplerSettings(sweeps=0)), "sweeps=0"),
@@ -176,6 +179,7 @@ def test_the_literal_recipe_is_the_paper_s() -> None:
     recipe = Recipe(
         crossfit=4,
         positives=7,
+        least_chance=0.9,
         link_draws=3,
         candidate_weight=0.2,
         plans=(Plan((Member({"width": 3}), Member()), 1.0), Plan()),
@@ -183,7 +187,7 @@ def test_the_literal_recipe_is_the_paper_s() -> None:
     ).literal("gcn")
     assert recipe.positives == 7
     assert (recipe.crossfit, recipe.draws, recipe.link_draws) == (0, None, 0)
-    assert recipe.candidate_weight == 1.0
+    assert (recipe.least_chance, recipe.candidate_weight) == (0.0, 1.0)
     assert recipe.stop_early is False
     assert recipe.sampler == SamplerSettings((0.99,), 0.0, sweeps=1, penalty=1.0, tie_break=None)
     ((member,),) = (plan.members for plan in recipe.plans)

@@ -15,7 +15,9 @@ def link_loss(z: Tensor, links: Tensor, non_links: Tensor) -> Tensor:
     u, v = torch.cat([links, non_links], dim=1)
     targets = torch.zeros(len(u), device=z.device)
     targets[: links.shape[1]] = 1.0
-    return F.binary_cross_entropy_with_logits((z[u] * z[v]).sum(dim=1), targets)
+    # The gradient of an embedding look-up, unlike that of z[u], is summed in a fixed order.
+    ends = F.embedding(u, z), F.embedding(v, z)
+    return F.binary_cross_entropy_with_logits((ends[0] * ends[1]).sum(dim=1), targets)
 
 
 class NonLinks:

@@ -43,7 +43,7 @@ from xtcl.tasks.training_side import TrainingSide
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
 
-SCHEMA = 2
+SCHEMA = 3
 HEADS: dict[str, Any] = {"nodes": LogisticHead, "links": LinkHead}
 FILES = ("training_graph.npz", "encoder.safetensors", "tables.safetensors", "head.safetensors")
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from xtcl.relations.pattern_rows import PatternRows, all_nodes
 from xtcl.relations.relation import SimilarityRows
 from xtcl.sampling.patterns import encode, margin_table
-from xtcl.sampling.stumps import Stumps
+from xtcl.sampling.stumps import Stumps, sigmoid
 
 NOBODY = -1
 
@@ -37,6 +37,14 @@ class Positives:
     def filled(self) -> np.ndarray:
         """Which places hold a node."""
         return np.asarray(self.nodes != NOBODY)
+
+    def likely(self, least_chance: float) -> Positives:
+        """Those alike with at least this chance, and every node's best in any case."""
+        kept = sigmoid(self.scores) >= least_chance
+        kept[:, :1] = True
+        return Positives(
+            np.where(kept, self.nodes, NOBODY), np.where(kept, self.scores, np.float32(-np.inf))
+        )
 
     def precision(self, labels: np.ndarray) -> float:
         """Share of positives with the label of their node, among pairs of known labels."""

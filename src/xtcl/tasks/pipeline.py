@@ -22,6 +22,7 @@ from xtcl.progress import Progress
 from xtcl.relations.relation import Relation
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.patterns import PatternCounts
+from xtcl.sampling.positives import Positives
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks.recipe import Plan, Recipe
 from xtcl.tasks.task import Task
@@ -43,10 +44,21 @@ class FitOptions:
 
 
 class Found(NamedTuple):
-    """What the sampler learned, and the table [V, B] of positives it found."""
+    """What the sampler learned, and the table [V, B] of positives it found.
+
+    `trust` is the share of the best candidates that were likely enough to be positives.
+    """
 
     sampler: XGSampler
     positives: np.ndarray
+    trust: float = 1.0
+
+    @classmethod
+    def among(cls, candidates: Positives, sampler: XGSampler, recipe: Recipe) -> Found:
+        """Those of the sampler's best candidates that the recipe takes for positives."""
+        likely = candidates.likely(recipe.least_chance)
+        trust = likely.filled.sum() / max(1, candidates.filled.sum())
+        return cls(sampler, likely.nodes, float(trust))
 
 
 @dataclass(frozen=True)
@@ -88,12 +100,15 @@ def find_positives(training: Graph, task: Task, recipe: Recipe, options: FitOpti
     sampler = fit_sampler(training, task, recipe, options)
     saved = options.checkpoints.load("positives")
     if saved is not None:
-        return Found(sampler, np.asarray(saved["nodes"].numpy()))
+        return Found(sampler, saved["nodes"].numpy(), float(saved["trust"]))
     with options.progress.stage("finding positives", sampler.view_.num_nodes) as advance:
         unwanted = task.excluded(sampler.view_, recipe)
-        found = sampler.positives(recipe.positives, exclude=unwanted, progress=advance)
-    options.checkpoints.save("positives", {"nodes": torch.from_numpy(found.nodes)})
-    return Found(sampler, found.nodes)
+        candidates = sampler.positives(recipe.positives, exclude=unwanted, progress=advance)
+    found = Found.among(candidates, sampler, recipe)
+    trust = torch.tensor(found.trust, dtype=torch.float64)
+    kept = {"nodes": torch.from_numpy(found.positives), "trust": trust}
+    options.checkpoints.save("positives", kept)
+    return found
 
 
 def train_plan(
@@ -133,7 +148,7 @@ def train_plan(
         members.append(replace(member, training=replace(member.training, epochs=epochs)))
     # The random attributes of a graph without any are nothing to keep.
     attributes = plan.attributes if training.has_attributes else 0.0
-    joined = Joined(encoders, [member.weight for member in members], attributes)
+    joined = Joined(encoders, [member.weight for member in members], attributes, found.trust)
     with torch.no_grad():
         embedding = joined.join([trained.embedding for trained in results], x, edge_index)
     return FittedEmbedding(

@@ -63,7 +63,8 @@ class Recipe:
     """From sampler to encoder: one of these describes a fit completely.
 
     `crossfit` is the number of folds (0: the paper's literal reading), `positives` the paper's B,
-    `draws` how many of them each node is pulled towards in a step (None: all). For links, a node
+    `least_chance` the chance f_u(v) that one of them must have (a node's best needs none), `draws`
+    how many of them each node is pulled towards in a step (None: all). For links, a node
     is pulled towards `link_draws` of its neighbours with weight 1 and towards `draws` of its best
     unlinked candidates with weight `candidate_weight`; without `link_draws`, known links are
     candidates like all others.
@@ -75,6 +76,7 @@ class Recipe:
     sampler: SamplerSettings = field(default_factory=SamplerSettings)
     crossfit: int = 5
     positives: int = 20
+    least_chance: float = 0.0
     draws: int | None = 4
     link_draws: int = 0
     candidate_weight: float = 1.0
@@ -96,6 +98,8 @@ class Recipe:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UsageError(f"{name}={value} must be at least {least}.")
+        if not 0 <= self.least_chance <= 1:
+            raise UsageError(f"least_chance={self.least_chance} must be between 0 and 1.")
         for plan in self.plans:
             for member in plan.members:
                 member.training.checked()
