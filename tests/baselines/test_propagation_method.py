@@ -63,7 +63,7 @@ def test_nodes_take_the_variant_that_cross_validates_best() -> None:
     for variant in VARIANTS:
         rows = dense_rows(GRAPH, variant).astype(np.float32)
         heads.append((fit_logistic(rows[split.train], side.labels[split.train], seed=4), rows))
-    scores = [head.cv_accuracy_ for head, _ in heads]
+    scores = [head.cv_likelihood_ for head, _ in heads]
     assert len(set(scores)) > 1
     head, rows = heads[scores.index(max(scores))]
     answer = PropagationMethod().fit(side, "nodes", seed=4, device=CPU, progress=Progress())

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,12 @@ from sklearn.linear_model import LogisticRegression
 from xtcl.errors import DataError, UsageError
 from xtcl.tasks import logistic_head, logistic_solver
 from xtcl.tasks.logistic_head import LogisticHead, fit_logistic, logistic_path
-from xtcl.tasks.strength_choice import STRENGTHS, stratified_folds
+from xtcl.tasks.strength_choice import (
+    STRENGTHS,
+    TEMPERATURES,
+    calibrated_likelihood,
+    stratified_folds,
+)
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -109,47 +116,50 @@ def test_the_device_is_the_cpu_unless_another_is_named() -> None:
     assert isinstance(named.intercept_, np.ndarray)
 
 
-def test_the_strength_is_the_best_of_the_folds() -> None:
-    rows, labels = clusters(80, 5, 3, seed=4)
+def held_out_scores(x: np.ndarray, labels: np.ndarray, fold_of: np.ndarray, c: float) -> np.ndarray:
+    """Scores of every row from a fit of scikit-learn that has not seen its fold."""
+    scores = np.zeros((len(x), len(set(labels))))
+    for fold in set(fold_of):
+        held = fold_of == fold
+        model = LogisticRegression(C=c, solver="newton-cholesky", tol=1e-10, max_iter=1000)
+        scores[held] = model.fit(x[~held], labels[~held]).decision_function(x[held])
+    return scores
+
+
+def mean_likelihood(scores: np.ndarray, labels: np.ndarray, t: float) -> float:
+    logs = []
+    for row, label in zip(scores.tolist(), labels.tolist(), strict=True):
+        logs.append(t * row[label] - math.log(sum(math.exp(t * s) for s in row)))
+    return math.fsum(logs) / len(logs)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_strength_is_the_mean_of_its_posterior(seed: int) -> None:
+    rows, labels = clusters(80, 5, 3, seed=seed)
     strengths = [0.01, 0.3, 10.0, 1000.0]
     head = fit_logistic(rows, labels, strengths=strengths, folds=4, seed=7)
     x, fold_of = prepared(rows, rows.mean(axis=0)), stratified_folds(labels, 4, 7)
-    right = []
-    for strength in strengths:
-        model = LogisticRegression(C=strength, solver="newton-cholesky", tol=1e-10, max_iter=1000)
-        right.append(
-            sum(
-                (
-                    model.fit(x[fold_of != f], labels[fold_of != f]).predict(x[fold_of == f])
-                    == labels[fold_of == f]
-                ).sum()
-                for f in range(4)
-            )
-        )
-    assert len(set(right)) > 1
-    assert head.strength_ == strengths[int(np.argmax(right))]
-    assert head.cv_accuracy_ == pytest.approx(max(right) / 80)
+    held_out = [held_out_scores(x, labels, fold_of, c) for c in strengths]
+    likelihood = [
+        max(mean_likelihood(scores, labels, t) for t in TEMPERATURES) for scores in held_out
+    ]
+    posterior = [math.exp(80 * (each - max(likelihood))) for each in likelihood]
+    parts = [p * math.log(c) for p, c in zip(posterior, strengths, strict=True)]
+    assert head.strength_ == pytest.approx(math.exp(sum(parts) / sum(posterior)), rel=0.02)
+    best = int(np.argmax(likelihood))
+    assert head.cv_likelihood_ == pytest.approx(likelihood[best], abs=1e-3)
+    assert head.cv_accuracy_ == pytest.approx((held_out[best].argmax(axis=1) == labels).mean())
 
 
-def test_the_cautious_strength_lies_between_accuracy_and_likelihood() -> None:
-    rows, labels = clusters(80, 5, 3, seed=5)
-    strengths = [0.01, 0.3, 10.0, 1000.0]
-    x, fold_of = prepared(rows, rows.mean(axis=0)), stratified_folds(labels, 4, 7)
-    right, likelihood = np.zeros(4), np.zeros(4)
-    for place, strength in enumerate(strengths):
-        model = LogisticRegression(C=strength, solver="newton-cholesky", tol=1e-10, max_iter=1000)
-        for fold in range(4):
-            held = fold_of == fold
-            chance = model.fit(x[~held], labels[~held]).predict_proba(x[held])
-            right[place] += (chance.argmax(axis=1) == labels[held]).sum()
-            likelihood[place] += np.log(chance[np.arange(held.sum()), labels[held]]).sum()
-    best, likeliest = strengths[int(right.argmax())], strengths[int(likelihood.argmax())]
-    head = fit_logistic(rows, labels, strengths=strengths, folds=4, seed=7, cautious=True)
-    plain = fit_logistic(rows, labels, strengths=strengths, folds=4, seed=7)
-    assert best != likeliest
-    assert plain.strength_ == best
-    assert head.strength_ == pytest.approx(np.sqrt(best * likeliest))
-    assert head.cv_accuracy_ == plain.cv_accuracy_
+def test_a_weak_penalty_is_not_blamed_for_scores_that_are_too_sure() -> None:
+    """Scores three times as large: their likelihood is worse, calibrated it is the same."""
+    scores = torch.tensor([[2.0, 0.0], [0.2, 0.4], [1.5, -0.5], [0.9, 0.1]], dtype=torch.float64)
+    codes = torch.tensor([0, 1, 0, 1])
+    plain = [float(s.log_softmax(1).gather(1, codes[:, None]).mean()) for s in (scores, 3 * scores)]
+    found = [calibrated_likelihood(s, codes) for s in (scores, 3 * scores)]
+    assert plain[1] < plain[0] - 0.1
+    assert found[1] == pytest.approx(found[0], abs=0.002)
+    assert found[0] >= plain[0]
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.integers(2, 6), st.integers(0, 3))
@@ -177,10 +187,10 @@ def test_another_seed_deals_other_folds() -> None:
     assert (first != other).any()
 
 
-def test_strengths_that_are_equally_good_go_to_the_stronger_penalty() -> None:
+def test_strengths_that_are_equally_good_meet_in_the_middle() -> None:
     _, labels = clusters(30, 2, 3)
     head = fit_logistic(np.zeros((30, 4)), labels)
-    assert head.strength_ == min(STRENGTHS)
+    assert head.strength_ == pytest.approx(np.exp(np.log(STRENGTHS).mean()))
 
 
 @pytest.mark.parametrize("normalise", [True, False])
@@ -214,7 +224,7 @@ def test_small_classes_neither_fail_nor_warn() -> None:
     labels = np.array([0] * 7 + [1] * 2 + [2, 3, 3])
     head = fit_logistic(rows, labels)
     assert head.classes_.tolist() == [0, 1, 2, 3]
-    assert head.strength_ in STRENGTHS
+    assert STRENGTHS[0] <= head.strength_ <= STRENGTHS[-1]
     assert 0.0 <= head.cv_accuracy_ <= 1.0
 
 
@@ -222,6 +232,7 @@ def test_with_nothing_to_hold_out_the_usual_strength_is_taken() -> None:
     head = fit_logistic(np.eye(3), np.array([0, 1, 2]))
     assert head.strength_ == 3.0
     assert np.isnan(head.cv_accuracy_)
+    assert np.isnan(head.cv_likelihood_)
     assert head.predict(np.eye(3)).tolist() == [0, 1, 2]
 
 
@@ -243,7 +254,7 @@ def test_shift_and_scale_of_the_embedding_do_not_matter(normalise: bool) -> None
     moved = 1000.0 * rows - 77.0
     before = fit_logistic(rows, labels, normalise=normalise)
     after = fit_logistic(moved, labels, normalise=normalise)
-    assert after.strength_ == before.strength_
+    assert after.strength_ == pytest.approx(before.strength_)
     np.testing.assert_allclose(after.predict_proba(moved), before.predict_proba(rows), atol=1e-8)
 
 
@@ -274,6 +285,7 @@ def test_a_head_survives_a_safetensors_file(normalise: bool) -> None:
     np.testing.assert_array_equal(loaded.predict_proba(rows, 5), head.predict_proba(rows, 5))
     assert loaded.strength_ == head.strength_
     assert loaded.cv_accuracy_ == head.cv_accuracy_
+    assert loaded.cv_likelihood_ == head.cv_likelihood_
     assert loaded.normalise is normalise
 
 
@@ -321,9 +333,8 @@ def test_a_fit_that_does_not_converge_is_an_error(monkeypatch: pytest.MonkeyPatc
         list(logistic_path(rows, labels, strengths=[100.0]))
 
 
-def test_ties_in_accuracy_go_to_the_higher_likelihood() -> None:
-    # Two clusters far apart: every strength is right everywhere, weaker penalties are surer.
+def test_where_every_strength_is_right_the_middle_is_taken() -> None:
     rows = np.repeat([[1.0, 0.0], [-1.0, 0.0]], 10, axis=0)
     head = fit_logistic(rows, np.repeat([0, 1], 10), strengths=(0.1, 1.0, 10.0))
     assert head.cv_accuracy_ == 1.0
-    assert head.strength_ == 10.0
+    assert head.strength_ == pytest.approx(1.0, rel=0.01)

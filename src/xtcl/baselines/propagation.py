@@ -66,8 +66,8 @@ class PropagationMethod(Method):
     Personalised PageRank of the attributes, alone or beside k = 0, 1 and 2: Gasteiger and others,
     "Predict then Propagate", ICLR 2019, without their network.
     Which of them is chosen inside the training side (ties to the first listed), for nodes by
-    cross-validated accuracy, for links by AUC on hidden training links that the smoothing has not
-    seen either. For nodes that is fair because no label goes into the smoothing.
+    the likelihood of held-out labels, for links by AUC on hidden training links that the smoothing
+    has not seen either. For nodes that is fair because no label goes into the smoothing.
     """
 
     name: ClassVar[str] = "propagation"
@@ -102,7 +102,7 @@ def _fit_nodes(
             rows = side_by_side(parts, variant)[torch.from_numpy(known)]
             heads[variant] = fit_logistic(rows.numpy(), classes, seed=seed, device=device)
             advance(1)
-    best = max(VARIANTS, key=lambda variant: heads[variant].cv_accuracy_)
+    best = max(VARIANTS, key=lambda variant: heads[variant].cv_likelihood_)
     rows = side_by_side(parts, best)
     return NodeAnswer(heads[best].predict_proba(rows.numpy(), side.graph.num_classes))
 

@@ -14,7 +14,7 @@ from xtcl.errors import DataError, UsageError
 from xtcl.tasks.logistic_problem import Codes, Problem, prepare, scaled
 from xtcl.tasks.logistic_solver import Weights, solve_path
 from xtcl.tasks.rows import Floats, centred_rows, checked_rows
-from xtcl.tasks.strength_choice import STRENGTHS, checked_strengths, choose_strength
+from xtcl.tasks.strength_choice import STRENGTHS, ChosenStrength, checked_strengths, choose_strength
 
 TOLERANCE = 1e-9  # relative error of the coefficients
 BLOCK = 2**22  # numbers in a block of rows to score: 32 MiB
@@ -39,6 +39,8 @@ class LogisticHead:
     strength_: float
     cv_accuracy_: float
     """Held-out accuracy inside the training rows; nan where nothing was held out."""
+    cv_likelihood_: float
+    """Held-out log-likelihood of a row, calibrated; nan where nothing was held out."""
 
     def predict(self, z: ArrayLike) -> Codes:
         """The class code of each row; ties to the lower code."""
@@ -70,6 +72,7 @@ class LogisticHead:
             "normalise": np.array([self.normalise]),
             "strength": np.array([self.strength_]),
             "cv_accuracy": np.array([self.cv_accuracy_]),
+            "cv_likelihood": np.array([self.cv_likelihood_]),
         }
 
     @classmethod
@@ -85,6 +88,7 @@ class LogisticHead:
                 normalise=bool(tensors["normalise"][0]),
                 strength_=float(tensors["strength"][0]),
                 cv_accuracy_=float(tensors["cv_accuracy"][0]),
+                cv_likelihood_=float(tensors["cv_likelihood"][0]),
             )
         except KeyError as missing:
             raise DataError(
@@ -116,7 +120,6 @@ def fit_logistic(
     folds: int = 5,
     seed: int = 0,
     normalise: bool = True,
-    cautious: bool = False,
     device: torch.device | None = None,
 ) -> LogisticHead:
     """Fit training rows [n, d] to class codes [n], with C chosen by stratified cross-validation.
@@ -127,11 +130,9 @@ def fit_logistic(
     """
     problem = prepare(embedding, labels, normalise, device)
     rows, codes, num_classes = problem.turned.coordinates, problem.codes, len(problem.classes)
-    strength, accuracy = choose_strength(
-        rows, codes, num_classes, strengths, folds, seed, cautious=cautious
-    )
-    (weights,) = solve_path(rows, codes, num_classes, [strength], TOLERANCE)
-    return _head(problem, weights, strength, accuracy)
+    choice = choose_strength(rows, codes, num_classes, strengths, folds, seed)
+    (weights,) = solve_path(rows, codes, num_classes, [choice.strength], TOLERANCE)
+    return _head(problem, weights, choice)
 
 
 def logistic_path(
@@ -148,10 +149,10 @@ def logistic_path(
     rows = problem.turned.coordinates
     path = solve_path(rows, problem.codes, len(problem.classes), rising, TOLERANCE)
     for strength, weights in zip(rising, path, strict=True):
-        yield _head(problem, weights, strength, float("nan"))
+        yield _head(problem, weights, ChosenStrength(strength, float("nan"), float("nan")))
 
 
-def _head(problem: Problem, weights: Weights, strength: float, cv_accuracy: float) -> LogisticHead:
+def _head(problem: Problem, weights: Weights, choice: ChosenStrength) -> LogisticHead:
     coef, intercept = (part[0].cpu().numpy() for part in problem.turned.unrotate(weights))
     return LogisticHead(
         coef_=coef,
@@ -160,6 +161,7 @@ def _head(problem: Problem, weights: Weights, strength: float, cv_accuracy: floa
         mean_=problem.mean,
         scale_=problem.scale,
         normalise=problem.normalise,
-        strength_=strength,
-        cv_accuracy_=cv_accuracy,
+        strength_=choice.strength,
+        cv_accuracy_=choice.accuracy,
+        cv_likelihood_=choice.likelihood,
     )

@@ -84,7 +84,7 @@ class NodeClassification(Task):
         strength is the only thing it decides.
         """
         known, codes = side.labelled, side.labels[side.labelled]
-        return fit_logistic(embedding[known], codes, seed=seed, cautious=True, device=device)
+        return fit_logistic(embedding[known], codes, seed=seed, device=device)
 
     def answer(self, head: LogisticHead, embedding: np.ndarray, num_classes: int) -> NodeAnswer:
         """Class probabilities."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import softmax
 from torch import Tensor
 
 from xtcl.errors import UsageError
@@ -19,8 +21,10 @@ Codes = NDArray[np.int64]
 STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 # Where no fold can be held out: between the values that did best on small citation graphs.
 USUAL_STRENGTH = 3.0
-# Held-out classes hang on the largest score, which moves no more than W does.
+# Likelihoods of a few hundred rows differ by more than that from strength to strength.
 CV_TOLERANCE = 1e-3
+# What scores are multiplied by to make them as sure as they should be; finer ones change nothing.
+TEMPERATURES = np.exp(np.linspace(-2.5, 2.5, 41)).tolist()
 
 
 def checked_strengths(strengths: Sequence[float]) -> list[float]:
@@ -51,6 +55,15 @@ def stratified_folds(codes: Codes, folds: int, seed: int) -> Codes:
     return fold_of
 
 
+class ChosenStrength(NamedTuple):
+    """A strength, and what held-out rows say of the likeliest one; nan where none was held out."""
+
+    strength: float
+    accuracy: float
+    likelihood: float
+    """Mean log-likelihood of a held-out row at the best temperature."""
+
+
 def choose_strength(
     rows: Tensor,
     codes: Tensor,
@@ -58,18 +71,21 @@ def choose_strength(
     strengths: Sequence[float],
     folds: int,
     seed: int,
-    *,
-    cautious: bool = False,
-) -> tuple[float, float]:
-    """The C with the best held-out accuracy, and that accuracy.
+) -> ChosenStrength:
+    r"""The strength that held-out rows speak for.
 
-    A few hundred rows leave many ties; they go to the higher held-out likelihood, and then to the
-    stronger penalty. With `cautious` it is the geometric mean of that C and the one with the best
-    held-out likelihood, and the accuracy still that of the best: where labels have gone into the
-    rows, accuracy jumps from C to C, and likelihood alone is slow to trust many labels.
+    .. math:: \log C = \sum_i p_i \log C_i, \qquad
+              p_i \propto \max_t \prod_u \mathrm{softmax}(t\, s_i(u))_{y_u}
 
-    With no row to hold out (every class has one member) it is the C nearest to USUAL_STRENGTH, and
-    nan.
+    over all held-out rows u with their scores s_i under C_i: the mean of log C under the posterior
+    that their likelihood gives. Accuracy on a few hundred rows is too coarse to choose by, and the
+    likelihood of plain scores prefers a strong penalty, because a weak one makes scores too sure of
+    themselves rather than wrong. The temperature t takes that away (Guo and others, "On Calibration
+    of Modern Neural Networks", ICML 2017). Where several C do equally well the mean lies between
+    them, so that chance does not decide.
+
+    With no row to hold out (every class has one member) it is the C nearest to USUAL_STRENGTH.
+    Cost: folds + 1 fits of every strength, solved together.
     """
     if folds < 2:
         raise UsageError(f"folds is {folds}; cross-validation needs at least 2.")
@@ -78,18 +94,22 @@ def choose_strength(
     held = (fold_of >= 0).nonzero()[:, 0]
     if not len(held):
         distance = [abs(np.log(c / USUAL_STRENGTH)) for c in rising]
-        return rising[int(np.argmin(distance))], float("nan")
+        return ChosenStrength(rising[int(np.argmin(distance))], float("nan"), float("nan"))
     kept = fold_of != torch.arange(folds, device=codes.device)[:, None]
-    right, likelihood = [], []
+    accuracy, likelihood = [], []
     for fit in solve_path(rows, codes, num_classes, rising, CV_TOLERANCE, kept):
         everyone = fit.coef @ rows.T + fit.intercept[:, :, None]
         scores = everyone[fold_of[held], :, held]  # each row's from the fold that left it out
-        right.append(int((scores.argmax(dim=1) == codes[held]).sum()))
-        chosen = scores.log_softmax(dim=1).gather(1, codes[held, None])
-        likelihood.append(float(chosen.mean()))
-    # The fits are only as exact as CV_TOLERANCE: smaller differences are no preference.
-    nearly = np.round(np.array(likelihood) / CV_TOLERANCE)
-    best = max(range(len(rising)), key=lambda c: (right[c], nearly[c]))
-    likeliest = int(np.argmax(nearly))
-    strength = float(np.sqrt(rising[best] * rising[likeliest])) if cautious else rising[best]
-    return strength, right[best] / len(held)
+        accuracy.append(float((scores.argmax(dim=1) == codes[held]).double().mean()))
+        likelihood.append(calibrated_likelihood(scores, codes[held]))
+    best = int(np.argmax(likelihood))
+    log_strength = np.average(np.log(rising), weights=softmax(len(held) * np.array(likelihood)))
+    return ChosenStrength(float(np.exp(log_strength)), accuracy[best], likelihood[best])
+
+
+def calibrated_likelihood(scores: Tensor, codes: Tensor) -> float:
+    """Mean log-likelihood of the codes under softmax(t scores), at the best t of TEMPERATURES."""
+    return max(
+        float((t * scores).log_softmax(dim=1).gather(1, codes[:, None]).mean())
+        for t in TEMPERATURES
+    )
