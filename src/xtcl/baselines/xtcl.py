@@ -41,7 +41,7 @@ class XTCLMethod(Method):
 
 
 class XTCLGCN(XTCLMethod):
-    """XTCL with one linear graph convolution over smoothed attributes."""
+    """XTCL with graph convolutions."""
 
     name: ClassVar[str] = "xtcl-gcn"
     title: ClassVar[str] = "XTCL (GCN)"
@@ -49,7 +49,7 @@ class XTCLGCN(XTCLMethod):
 
 
 class XTCLGAT(XTCLMethod):
-    """XTCL with one layer of graph attention."""
+    """XTCL with graph attention."""
 
     name: ClassVar[str] = "xtcl-gat"
     title: ClassVar[str] = "XTCL (GAT)"

@@ -1,0 +1,137 @@
+"""What tuning adds to the default recipe: on every split a search of its own, then the score.
+
+    PYTHONPATH=src python experiments/tuned.py [--datasets cora,...] [--tasks nodes,links]
+        [--encoder gcn] [--trials 20] [--rounds 5] [--splits N] [--device auto] [--data DIR]
+        [--out results/tuned]
+
+On every split from seed 0 it does what `xtcl tune` and then `xtcl evaluate --config` do: the search
+sees the training side of that split and no more. Writes D-T-tuned-E.json for data set, task and
+encoder, as accuracy.py does, with the search's settings, and searches/D-T-E-SEED.db with its
+trials. Finished splits and trials are kept and never run again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from options import run_options
+from protocol import SPLITS, TASKS
+
+from xtcl.baselines.method import Method
+from xtcl.device import pick_device
+from xtcl.errors import XTCLError
+from xtcl.experiments.provenance import provenance
+from xtcl.experiments.resumable import evaluate_into
+from xtcl.experiments.tune import tune
+from xtcl.graph.datasets import load_dataset
+from xtcl.graph.graph import Graph
+from xtcl.progress import Progress
+from xtcl.tasks.answers import Answer
+from xtcl.tasks.fit import fit_task
+from xtcl.tasks.pipeline import FitOptions
+from xtcl.tasks.registry import make_task
+from xtcl.tasks.training_side import TrainingSide
+
+ENCODERS = ("gcn", "gat")
+
+
+class TunedMethod(Method):
+    """XTCL with the recipe that a search inside the training side finds."""
+
+    title: ClassVar[str] = "XTCL, tuned"
+    tasks: ClassVar[frozenset[str]] = frozenset(TASKS)
+
+    def __init__(self, encoder: str, trials: int, rounds: int, searches: Path) -> None:
+        self.encoder = encoder
+        self.trials = trials
+        self.rounds = rounds
+        self.searches = searches
+
+    def fit(
+        self,
+        side: TrainingSide,
+        task: str,
+        *,
+        seed: int,
+        device: torch.device,
+        progress: Progress,
+    ) -> Answer:
+        """Search, then fit with what was found."""
+        found = tune(
+            side,
+            task,
+            self.encoder,
+            trials=self.trials,
+            rounds=self.rounds,
+            seed=seed,
+            device=device,
+            progress=progress,
+            store=self.searches / f"{side.graph.name}-{task}-{self.encoder}-{seed}.db",
+        )
+        options = FitOptions(encoder=self.encoder, seed=seed, device=device, progress=progress)
+        return fit_task(side, make_task(task), found.recipe, options).answer
+
+
+def method_of(encoder: str, trials: int, rounds: int, searches: Path) -> TunedMethod:
+    """The search as a method of its encoder's name."""
+
+    class Named(TunedMethod):
+        name: ClassVar[str] = f"tuned-{encoder}"
+
+    return Named(encoder, trials, rounds, searches)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is missing."""
+    parser = run_options(__doc__)
+    parser.add_argument("--encoder", choices=ENCODERS, default="gcn")
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--splits", type=int, help="for all data sets; the protocol's by default")
+    parser.add_argument("--out", type=Path, default=Path("results/tuned"))
+    chosen = parser.parse_args(arguments)
+    searches = chosen.out / "searches"
+    searches.mkdir(parents=True, exist_ok=True)
+    method = method_of(chosen.encoder, chosen.trials, chosen.rounds, searches)
+    for dataset in chosen.datasets:
+        graph = load_dataset(dataset, chosen.data)
+        for task in chosen.tasks:
+            splits = chosen.splits or SPLITS[dataset]
+            run(chosen.out, graph, task, method, splits, pick_device(chosen.device))
+    return 0
+
+
+def run(
+    folder: Path, graph: Graph, task: str, method: TunedMethod, splits: int, device: torch.device
+) -> None:
+    """Bring one file up to `splits` splits."""
+    cell = f"{graph.name}-{task}-{method.name}"
+    search = {
+        "trials": method.trials,
+        "rounds": method.rounds,
+        "default": asdict(make_task(task).recipe(method.encoder)),
+    }
+    evaluate_into(
+        folder / f"{cell}.json",
+        graph,
+        task,
+        method,
+        splits=splits,
+        device=device,
+        conditions={"search": search, **provenance(device)},
+        on_split=lambda seed, figure, seconds: print(
+            f"{cell} split {seed}: {figure:.2f} in {seconds:.1f} s", file=sys.stderr, flush=True
+        ),
+    )
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except XTCLError as error:
+        sys.exit(str(error))
