@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -91,20 +91,28 @@ def choose_strength(
         raise UsageError(f"folds is {folds}; cross-validation needs at least 2.")
     rising = checked_strengths(strengths)
     fold_of = torch.from_numpy(stratified_folds(codes.cpu().numpy(), folds, seed)).to(codes)
-    held = (fold_of >= 0).nonzero()[:, 0]
-    if not len(held):
+    known = codes[fold_of >= 0]
+    if not len(known):
         distance = [abs(np.log(c / USUAL_STRENGTH)) for c in rising]
         return ChosenStrength(rising[int(np.argmin(distance))], float("nan"), float("nan"))
-    kept = fold_of != torch.arange(folds, device=codes.device)[:, None]
     accuracy, likelihood = [], []
+    for scores in held_out_scores(rows, codes, num_classes, rising, fold_of):
+        accuracy.append(float((scores.argmax(dim=1) == known).double().mean()))
+        likelihood.append(calibrated_likelihood(scores, known))
+    best = int(np.argmax(likelihood))
+    log_strength = np.average(np.log(rising), weights=softmax(len(known) * np.array(likelihood)))
+    return ChosenStrength(float(np.exp(log_strength)), accuracy[best], likelihood[best])
+
+
+def held_out_scores(
+    rows: Tensor, codes: Tensor, num_classes: int, rising: Sequence[float], fold_of: Tensor
+) -> Iterator[Tensor]:
+    """For every strength the scores [held, classes] of rows by fits that left out their fold."""
+    held = (fold_of >= 0).nonzero()[:, 0]
+    kept = fold_of != torch.arange(int(fold_of.max()) + 1, device=codes.device)[:, None]
     for fit in solve_path(rows, codes, num_classes, rising, CV_TOLERANCE, kept):
         everyone = fit.coef @ rows.T + fit.intercept[:, :, None]
-        scores = everyone[fold_of[held], :, held]  # each row's from the fold that left it out
-        accuracy.append(float((scores.argmax(dim=1) == codes[held]).double().mean()))
-        likelihood.append(calibrated_likelihood(scores, codes[held]))
-    best = int(np.argmax(likelihood))
-    log_strength = np.average(np.log(rising), weights=softmax(len(held) * np.array(likelihood)))
-    return ChosenStrength(float(np.exp(log_strength)), accuracy[best], likelihood[best])
+        yield everyone[fold_of[held], :, held]
 
 
 def calibrated_likelihood(scores: Tensor, codes: Tensor) -> float:
