@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from ablation_loss_fit import fit_with_loss
+from ablation_fit import fit_with_loss
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 

@@ -20,6 +20,7 @@ from ablation_changes import (
     training,
 )
 from ablation_debiased import fit_debiased
+from ablation_fit import fit_in_full_trust, fit_unfiltered
 from ablation_reestimation import fit_again
 from ablation_weighted import fit_weighted
 
@@ -63,7 +64,9 @@ NODES = (
     *SHARED,
     Row("base-0", "base score 0 and one sweep", sampler(base_score=0.0, sweeps=1)),
     Row("ties-by-chance", "ties between candidates broken by chance", sampler(tie_break=None)),
-    Row("all-candidates", "no least chance of a positive", overall(least_chance=0.0)),
+    Row("all-candidates", "no least chance, full trust", overall(least_chance=0.0)),
+    Row("full-trust", "the least chance, but full trust", fit=fit_in_full_trust),
+    Row("unfiltered", "the trust, but no least chance", fit=fit_unfiltered),
     Row("least-chance-0.5", "a least chance of 0.5", overall(least_chance=0.5)),
     Row("least-chance-0.9", "a least chance of 0.9", overall(least_chance=0.9)),
     Row("positives-5", "B = 5 positives", overall(positives=5)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from ablation_loss_fit import fit_with_loss
+from ablation_fit import fit_with_loss
 from torch import Tensor
 
 from xtcl.learning.loss import Similarity, contrastive_loss

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from protocol import DATASETS, TASKS
 
 
-def run_options(description: str | None) -> argparse.ArgumentParser:
-    """A parser that knows --datasets, --tasks, --device and --data."""
+def run_options(description: str | None, tasks: Sequence[str] = TASKS) -> argparse.ArgumentParser:
+    """A parser that knows --datasets, --tasks where there are several, --device and --data."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--datasets", type=names(DATASETS), default=DATASETS)
-    parser.add_argument("--tasks", type=names(TASKS), default=TASKS)
+    if len(tasks) > 1:
+        parser.add_argument("--tasks", type=names(tasks), default=tasks)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data", default=os.environ.get("XTCL_DATA"))
     return parser

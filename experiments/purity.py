@@ -12,6 +12,7 @@ splits from seed 0; the fit is that of xtcl-gcn and sees the training side alone
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,7 +98,7 @@ def accuracy_by_positives(
     mostly = 2 * (same & filled).sum(axis=1) > filled.sum(axis=1)
     right = (probabilities.argmax(axis=1) == graph.labels)[split.test]
     there, elsewhere = (
-        float(right[part].mean()) if part.any() else 0.0 for part in (mostly, ~mostly)
+        float(right[part].mean()) if part.any() else math.nan for part in (mostly, ~mostly)
     )
     return {
         "mostly_right": float(mostly.mean()),

@@ -6,12 +6,15 @@
 
 On every split from seed 0 it does what `xtcl tune` and then `xtcl evaluate --config` do: the search
 sees the training side of that split and no more. Writes D-T-tuned-E.json for data set, task and
-encoder, as accuracy.py does, with the search's settings, and searches/D-T-E-SEED.db with its
-trials. Finished splits and trials are kept and never run again.
+encoder, as accuracy.py does, with the search's settings; recipes/ the same with the recipe found on
+every split, its hidden score and that of the default; and searches/D-T-E-SEED.db with its trials.
+Finished splits and trials are kept and never run again; after a kill the seconds of a split are
+those of its last part.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -27,7 +30,8 @@ from xtcl.device import pick_device
 from xtcl.errors import XTCLError
 from xtcl.experiments.provenance import provenance
 from xtcl.experiments.resumable import evaluate_into
-from xtcl.experiments.tune import tune
+from xtcl.experiments.tune import Tuned, tune
+from xtcl.files import atomic_path
 from xtcl.graph.datasets import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.progress import Progress
@@ -51,6 +55,7 @@ class TunedMethod(Method):
         self.trials = trials
         self.rounds = rounds
         self.searches = searches
+        self.found: Tuned | None = None
 
     def fit(
         self,
@@ -62,7 +67,7 @@ class TunedMethod(Method):
         progress: Progress,
     ) -> Answer:
         """Search, then fit with what was found."""
-        found = tune(
+        self.found = tune(
             side,
             task,
             self.encoder,
@@ -74,7 +79,7 @@ class TunedMethod(Method):
             store=self.searches / f"{side.graph.name}-{task}-{self.encoder}-{seed}.db",
         )
         options = FitOptions(encoder=self.encoder, seed=seed, device=device, progress=progress)
-        return fit_task(side, make_task(task), found.recipe, options).answer
+        return fit_task(side, make_task(task), self.found.recipe, options).answer
 
 
 def method_of(encoder: str, trials: int, rounds: int, searches: Path) -> TunedMethod:
@@ -96,7 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("results/tuned"))
     chosen = parser.parse_args(arguments)
     searches = chosen.out / "searches"
-    searches.mkdir(parents=True, exist_ok=True)
+    for place in (searches, chosen.out / "recipes"):
+        place.mkdir(parents=True, exist_ok=True)
     method = method_of(chosen.encoder, chosen.trials, chosen.rounds, searches)
     for dataset in chosen.datasets:
         graph = load_dataset(dataset, chosen.data)
@@ -116,6 +122,11 @@ def run(
         "rounds": method.rounds,
         "default": asdict(make_task(task).recipe(method.encoder)),
     }
+
+    def on_split(seed: int, figure: float, seconds: float) -> None:
+        keep_recipe(folder / "recipes" / f"{cell}.json", seed, method.found)
+        print(f"{cell} split {seed}: {figure:.2f} in {seconds:.1f} s", file=sys.stderr, flush=True)
+
     evaluate_into(
         folder / f"{cell}.json",
         graph,
@@ -124,10 +135,22 @@ def run(
         splits=splits,
         device=device,
         conditions={"search": search, **provenance(device)},
-        on_split=lambda seed, figure, seconds: print(
-            f"{cell} split {seed}: {figure:.2f} in {seconds:.1f} s", file=sys.stderr, flush=True
-        ),
+        on_split=on_split,
     )
+
+
+def keep_recipe(path: Path, seed: int, found: Tuned | None) -> None:
+    """Add what a split's search found to those of the other splits."""
+    assert found is not None  # noqa: S101 - the split has just been fitted
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    kept[str(seed)] = {
+        "hidden score": found.score,
+        "hidden score of the default": found.default_score,
+        "knobs": dict(found.best.places),
+        "recipe": asdict(found.recipe),
+    }
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

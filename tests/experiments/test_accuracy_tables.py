@@ -142,8 +142,21 @@ def test_seconds_name_their_machine(tmp_path: Path) -> None:
 
 def test_purity_stands_beside_accuracy(tmp_path: Path) -> None:
     (tmp_path / "purity.json").write_text(
-        json.dumps({"nodes": {"citeseer": {"mean": 61.25, "runs": [61.25], "seeds": [0]}}})
+        json.dumps(
+            {
+                "nodes": {
+                    "citeseer": {
+                        "mean": 61.25,
+                        "runs": [61.25],
+                        "seeds": [0],
+                        "mostly_right": [70.0, 72.0],
+                    }
+                }
+            }
+        )
     )
+    mostly = drawn(tmp_path).nodes["test nodes most of whose positives share their class"]
+    assert mostly == [DASH, "71.0", DASH, DASH, DASH]
     for figures, expected in (
         (drawn(tmp_path).nodes, [DASH, "61.2", DASH, DASH, DASH]),
         (drawn(tmp_path).links, [DASH] * 5),

@@ -21,6 +21,7 @@ def test_versions_are_those_installed() -> None:
     versions = provenance(CPU)["versions"]
     assert versions.pop("python") == platform.python_version()
     assert versions.pop("xtcl") == xtcl.__version__
+    assert versions.pop("code") == module.code_digest()
     assert list(versions) == ["numpy", "scipy", "torch", "torch_geometric"]
     for name, version in versions.items():
         # torch says how it was built, too: 2.13.0+cpu
@@ -61,3 +62,24 @@ def test_plain_values_without_paths() -> None:
     text = json.dumps(provenance(CPU))
     assert json.loads(text) == provenance(CPU)
     assert str(Path.home()) not in text
+
+
+def test_the_digest_of_the_code_sees_code_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "cli").mkdir()
+    monkeypatch.setattr(xtcl, "__file__", str(tmp_path / "__init__.py"))
+
+    def digest(task: str, command: str = "") -> str:
+        (tmp_path / "tasks" / "one.py").write_text(task)
+        (tmp_path / "cli" / "one.py").write_text(command)
+        module.code_digest.cache_clear()
+        return module.code_digest()
+
+    try:
+        first = digest('"""Doc."""\n\ndef f(x):\n    """Doc."""\n    return x + 1\n')
+        assert digest("def f(x):  # why\n    return (x + 1)\n", "print()") == first
+        assert digest("def f(x):\n    return x + 2\n") != first
+    finally:
+        module.code_digest.cache_clear()

@@ -70,7 +70,7 @@ def test_share_of_test_links() -> None:
 
 
 @pytest.mark.parametrize("task", ["nodes", "links"])
-def test_measured_on_the_training_side(task: str) -> None:
+def test_measured_twice_it_is_the_same(task: str) -> None:
     found = [purity.measure(GRAPH, task, seed=1, device=torch.device("cpu")) for _ in "ab"]
     assert found[0] == found[1]
     assert next(iter(found[0])) == "purity"

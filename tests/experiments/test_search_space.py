@@ -58,6 +58,7 @@ def test_knobs_that_turn_nothing_are_left_out() -> None:
         "epochs",
         "temperature",
         "positives",
+        "least chance",
         "quantiles",
     }
 
@@ -72,6 +73,9 @@ def test_nodes() -> None:
     def both(changed: Recipe) -> tuple[Member, Member]:
         first, second = changed.plans[0].members
         return first, second
+
+    for shift, chance in ((-0.4, 0.4), (0.15, 0.95), (0.5, 0.98), (-2.0, 0.0)):
+        assert turned("least chance", shift).least_chance == pytest.approx(chance)
 
     first, second = both(turned("epochs", 2.5))
     assert first.training.epochs == round(2.5 * linear.training.epochs)

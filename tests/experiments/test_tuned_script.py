@@ -17,6 +17,7 @@ from xtcl.experiments.evaluate import make_split, score_method
 from xtcl.experiments.tune import tune
 from xtcl.graph.graph import Graph
 from xtcl.progress import Progress
+from xtcl.tasks.recipe import Recipe
 from xtcl.tasks.training_side import training_side
 
 CPU = torch.device("cpu")
@@ -46,6 +47,7 @@ def test_every_split_is_searched_and_scored_on_its_own(
         "cora-nodes-gcn-0.db",
         "cora-nodes-gcn-1.db",
     }
+    recipes = json.loads((tmp_path / "recipes" / "cora-nodes-tuned-gcn.json").read_text())
     for seed, figure in enumerate(record["runs"]):
         split = make_split(one_small_cora, "nodes", seed)
         side = training_side(one_small_cora, split)
@@ -56,4 +58,8 @@ def test_every_split_is_searched_and_scored_on_its_own(
             one_small_cora, split, XTCLGCN(found.recipe), seed=seed, device=CPU, progress=Progress()
         )
         assert figure == pytest.approx(100 * score, abs=1e-3)
+        kept = recipes[str(seed)]
+        assert Recipe.from_plain(kept["recipe"]) == found.recipe
+        assert kept["hidden score"] == found.score
+        assert kept["hidden score of the default"] == found.default_score
     assert np.isfinite(record["mean"])

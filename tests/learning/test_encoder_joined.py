@@ -41,7 +41,7 @@ def by_hand(
 ) -> np.ndarray:
     """Row by row: every part at unit length, times its weight."""
     pieces = [
-        (math.sqrt(trust) * w, part.detach().numpy())
+        ((math.sqrt(trust) if a else 1.0) * w, part.detach().numpy())
         for w, part in zip(weights, parts, strict=True)
     ]
     if a:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from small_runs import COUNTING, FINDING, TRAINING, Recorder, small_graph, small_model, small_split
 
+from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit
 from xtcl.learning.encoders.registry import ENCODERS
@@ -231,7 +232,25 @@ def test_positives_too_unlikely_are_left_out_and_the_rest_is_trusted_less() -> N
     assert not kept.all()
     np.testing.assert_array_equal(found.positives[kept], everyone.positives[kept])
     assert margins[:, 1:][kept[:, 1:]].min() > margins[:, 1:][~kept[:, 1:]].max()
-    share = kept.sum() / (everyone.positives >= 0).sum()
+    # A node's best is kept in any case, but is trusted only if it is likely.
+    likely = margins[np.isfinite(margins)] >= np.median(margins)
+    share = likely.mean()
     assert (everyone.trust, found.trust) == (1.0, share)
     z = train_plan(side.graph, task, strict, strict.plans[0], found, options).embedding
     np.testing.assert_allclose(np.linalg.norm(z[:, :8], axis=1) ** 2, share, rtol=1e-5)
+
+
+def test_with_nothing_to_trust_and_no_attributes_the_members_still_count() -> None:
+    """Pairs of linked nodes have no common neighbours, so that Jaccard finds no candidates."""
+    graph = Graph.from_arrays(
+        edges=[[0, 2, 4, 6, 8, 10], [1, 3, 5, 7, 9, 11]],
+        labels=[0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1],
+    )
+    task, options = NodeClassification(), FitOptions(relations=["jaccard", "link"])
+    members = (Member({"width": 4}, TrainingSettings(epochs=1)),) * 2
+    recipe = Recipe(positives=3, least_chance=1.0, plans=(Plan(members, attributes=1.0),))
+    found = find_positives(graph, task, recipe, options)
+    assert found.trust == 0.0
+    assert (found.positives[:, 0] >= 0).all()
+    z = train_plan(graph, task, recipe, recipe.plans[0], found, options).embedding
+    np.testing.assert_allclose(np.linalg.norm(z[:, :4], axis=1), 1.0, rtol=1e-5)

@@ -136,3 +136,9 @@ def test_tasks_by_name() -> None:
     assert make_task(own) is own
     with pytest.raises(UsageError, match=r"There is no task 'own'. Known: nodes, links; or give"):
         make_task("own")
+
+
+def test_all_of_the_best_candidates_are_positives() -> None:
+    """Where alike pairs are rare no chance is high, and none need be."""
+    assert OwnTask(near, np.arange(30)).recipe("gcn").least_chance == 0.0
+    assert NodeClassification().recipe("gcn").least_chance > 0.0

@@ -1,9 +1,12 @@
-"""What a measured figure hangs on besides its seeds: versions and hardware."""
+"""What a measured figure hangs on besides its seeds: code, versions and hardware."""
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import os
 import platform
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +16,12 @@ import torch_geometric
 
 import xtcl
 
+MEASURED = ("graph", "relations", "sampling", "learning", "tasks", "baselines")
+"""The packages that decide what a method answers."""
+
 
 def provenance(device: torch.device) -> dict[str, dict[str, str | int]]:
-    """Versions and hardware of work on `device`, as plain values; nothing that names the host."""
+    """Code, versions and hardware of work on `device`, as plain values; nothing names the host."""
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else "none"
     return {
         "versions": {
@@ -25,6 +31,7 @@ def provenance(device: torch.device) -> dict[str, dict[str, str | int]]:
             "torch": str(torch.__version__),
             "torch_geometric": torch_geometric.__version__,
             "xtcl": xtcl.__version__,
+            "code": code_digest(),
         },
         "hardware": {
             "cpu": _cpu_model(),
@@ -33,6 +40,33 @@ def provenance(device: torch.device) -> dict[str, dict[str, str | int]]:
             "gpu": gpu,
         },
     }
+
+
+@cache
+def code_digest() -> str:
+    """A hash of the code that decides figures; comments and docstrings are no part of it."""
+    home = Path(xtcl.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(path for name in MEASURED for path in (home / name).rglob("*.py")):
+        digest.update(path.relative_to(home).as_posix().encode())
+        digest.update(ast.dump(_without_docstrings(ast.parse(path.read_text()))).encode())
+    return digest.hexdigest()[:16]
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [line for line in body if not _is_text(line)]  # type: ignore[attr-defined]
+    return tree
+
+
+def _is_text(line: ast.AST) -> bool:
+    return (
+        isinstance(line, ast.Expr)
+        and isinstance(line.value, ast.Constant)
+        and isinstance(line.value.value, str)
+    )
 
 
 def _cpu_model() -> str:

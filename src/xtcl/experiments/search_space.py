@@ -57,8 +57,8 @@ def _count(old: int, factor: float) -> int:
     return max(1, round(old * factor))
 
 
-def _share(old: float, shift: float) -> float:
-    return min(max(old + shift, 0.0), 0.9)
+def _share(old: float, shift: float, most: float = 0.9) -> float:
+    return min(max(old + shift, 0.0), most)
 
 
 def _training(name: str, step: Step) -> Change:
@@ -131,6 +131,12 @@ NODES = (
         "factor",
         (0.25, 3.0),
         lambda recipe, by: replace(recipe, positives=_count(recipe.positives, by)),
+    ),
+    Knob(
+        "least chance",
+        "shift",
+        (-0.4, 0.15),
+        lambda recipe, by: replace(recipe, least_chance=_share(recipe.least_chance, by, 0.98)),
     ),
     Knob("quantiles", "choice", ("usual", "0.98", "0.95 0.99", "0.98 0.995"), _quantiles),
 )

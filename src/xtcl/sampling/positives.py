@@ -38,9 +38,14 @@ class Positives:
         """Which places hold a node."""
         return np.asarray(self.nodes != NOBODY)
 
+    @property
+    def chances(self) -> np.ndarray:
+        """f_u(v), the chance of being alike, [V, B]; 0 where nobody."""
+        return sigmoid(self.scores)
+
     def likely(self, least_chance: float) -> Positives:
         """Those alike with at least this chance, and every node's best in any case."""
-        kept = sigmoid(self.scores) >= least_chance
+        kept = self.chances >= least_chance
         kept[:, :1] = True
         return Positives(
             np.where(kept, self.nodes, NOBODY), np.where(kept, self.scores, np.float32(-np.inf))

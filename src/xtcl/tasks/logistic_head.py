@@ -38,9 +38,10 @@ class LogisticHead:
     normalise: bool
     strength_: float
     cv_accuracy_: float
-    """Held-out accuracy inside the training rows; nan where nothing was held out."""
+    """Held-out accuracy inside the training rows, at the likeliest of the strengths tried; nan
+    where nothing was held out."""
     cv_likelihood_: float
-    """Held-out log-likelihood of a row, calibrated; nan where nothing was held out."""
+    """Held-out log-likelihood of a row there, calibrated."""
 
     def predict(self, z: ArrayLike) -> Codes:
         """The class code of each row; ties to the lower code."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from xtcl.sampling.fold import Fold
 from xtcl.tasks.answers import NodeAnswer
 from xtcl.tasks.choice import Choice
 from xtcl.tasks.node_classification import NodeClassification
+from xtcl.tasks.recipe import Recipe
 from xtcl.tasks.training_side import TrainingSide
 
 
@@ -37,6 +39,13 @@ class OwnTask(NodeClassification):
         nodes = np.asarray(known)
         nodes = np.flatnonzero(nodes) if nodes.dtype == bool else nodes
         self.known = np.unique(nodes.astype(np.int64))
+
+    def recipe(self, encoder: str) -> Recipe:
+        """That of node classification, with all of the best candidates for positives.
+
+        What chance is a high one hangs on how rare alike pairs are.
+        """
+        return replace(super().recipe(encoder), least_chance=0.0)
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """All pairs of the nodes among which `alike` is known."""

@@ -46,7 +46,8 @@ class FitOptions:
 class Found(NamedTuple):
     """What the sampler learned, and the table [V, B] of positives it found.
 
-    `trust` is the share of the best candidates that were likely enough to be positives.
+    `trust` is the share of the best candidates that are likely enough: a node's best is a positive
+    in any case, but counts here only if it is.
     """
 
     sampler: XGSampler
@@ -56,9 +57,9 @@ class Found(NamedTuple):
     @classmethod
     def among(cls, candidates: Positives, sampler: XGSampler, recipe: Recipe) -> Found:
         """Those of the sampler's best candidates that the recipe takes for positives."""
-        likely = candidates.likely(recipe.least_chance)
-        trust = likely.filled.sum() / max(1, candidates.filled.sum())
-        return cls(sampler, likely.nodes, float(trust))
+        likely = (candidates.chances >= recipe.least_chance)[candidates.filled]
+        trust = float(likely.mean()) if len(likely) else 0.0
+        return cls(sampler, candidates.likely(recipe.least_chance).nodes, trust)
 
 
 @dataclass(frozen=True)

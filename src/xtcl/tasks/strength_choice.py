@@ -23,7 +23,8 @@ STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 USUAL_STRENGTH = 3.0
 # Likelihoods of a few hundred rows differ by more than that from strength to strength.
 CV_TOLERANCE = 1e-3
-# What scores are multiplied by to make them as sure as they should be; finer ones change nothing.
+# What scores are multiplied by to make them as sure as they should be. Finer steps change nothing;
+# rows that are told apart without a mistake can never be sure enough, and end at the last.
 TEMPERATURES = np.exp(np.linspace(-2.5, 2.5, 41)).tolist()
 
 
@@ -85,7 +86,7 @@ def choose_strength(
     them, so that chance does not decide.
 
     With no row to hold out (every class has one member) it is the C nearest to USUAL_STRENGTH.
-    Cost: folds + 1 fits of every strength, solved together.
+    Cost: a fit for every fold and strength, the folds solved together.
     """
     if folds < 2:
         raise UsageError(f"folds is {folds}; cross-validation needs at least 2.")
@@ -101,7 +102,8 @@ def choose_strength(
         likelihood.append(calibrated_likelihood(scores, known))
     best = int(np.argmax(likelihood))
     log_strength = np.average(np.log(rising), weights=softmax(len(known) * np.array(likelihood)))
-    return ChosenStrength(float(np.exp(log_strength)), accuracy[best], likelihood[best])
+    strength = rising[0] if len(rising) == 1 else float(np.exp(log_strength))
+    return ChosenStrength(strength, accuracy[best], likelihood[best])
 
 
 def held_out_scores(

@@ -26,8 +26,8 @@ class Joined(nn.Module):
     as in Xu and others, "Representation Learning on Graphs with Jumping Knowledge Networks", ICML
     2018). A part with a small weight is one that a head with a strong penalty all but ignores.
     `attributes` is a; 0 leaves them out, and one member without them is given as it is. `trust` is
-    t, the share of a node's positives that can be trusted, one number for all nodes: what was
-    learned from doubtful positives has less of the squared length, beside the attributes.
+    t, how far the positives can be trusted, one number between 0 and 1 for all nodes: what was
+    learned from doubtful ones weighs less beside the attributes. Without attributes t is 1.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class Joined(nn.Module):
         """The members' embeddings `parts` and the attributes of the nodes as one embedding."""
         if len(parts) == 1 and not self.attributes:
             return parts[0]
-        weights = [self.trust.sqrt() * weight for weight in self.weights]
-        joined = [w * unit_rows(part) for w, part in zip(weights, parts, strict=True)]
+        trust = self.trust.sqrt() if self.attributes else 1.0
+        joined = [trust * w * unit_rows(part) for w, part in zip(self.weights, parts, strict=True)]
         if self.attributes:
             scale = self.attributes / len(HOPS) ** 0.5
             joined += [scale * unit_rows(smooth(x, edge_index)) for smooth in self.smoothings]
