@@ -240,17 +240,33 @@ def test_positives_too_unlikely_are_left_out_and_the_rest_is_trusted_less() -> N
     np.testing.assert_allclose(np.linalg.norm(z[:, :8], axis=1) ** 2, share, rtol=1e-5)
 
 
-def test_with_nothing_to_trust_and_no_attributes_the_members_still_count() -> None:
-    """Pairs of linked nodes have no common neighbours, so that Jaccard finds no candidates."""
-    graph = Graph.from_arrays(
+def pairs_of_linked_nodes(attributes: np.ndarray | None = None) -> Graph:
+    return Graph.from_arrays(
         edges=[[0, 2, 4, 6, 8, 10], [1, 3, 5, 7, 9, 11]],
         labels=[0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1],
+        attributes=attributes,
     )
-    task, options = NodeClassification(), FitOptions(relations=["jaccard", "link"])
-    members = (Member({"width": 4}, TrainingSettings(epochs=1)),) * 2
-    recipe = Recipe(positives=3, least_chance=1.0, plans=(Plan(members, attributes=1.0),))
+
+
+@pytest.mark.parametrize("relation", ["link", "jaccard"])  # one candidate each, and none
+def test_doubtful_positives_are_trusted_little_but_not_ignored(relation: str) -> None:
+    graph = pairs_of_linked_nodes(np.eye(12))
+    task, options = NodeClassification(), FitOptions(relations=[relation])
+    members = (Member({"width": 4}, TrainingSettings(epochs=1)),)
+    recipe = Recipe(positives=5, least_chance=1.0, plans=(Plan(members, attributes=1.0),))
     found = find_positives(graph, task, recipe, options)
-    assert found.trust == 0.0
-    assert (found.positives[:, 0] >= 0).all()
+    assert found.trust == 0.2
+    assert (found.positives[:, 0] >= 0).all() == (relation == "link")
+    if relation == "link":
+        z = train_plan(graph, task, recipe, recipe.plans[0], found, options).embedding
+        np.testing.assert_allclose(np.linalg.norm(z[:, :4], axis=1) ** 2, 0.2, rtol=1e-5)
+
+
+def test_without_attributes_trust_is_no_factor() -> None:
+    graph = pairs_of_linked_nodes()
+    task, options = NodeClassification(), FitOptions(relations=["link"])
+    members = (Member({"width": 4}, TrainingSettings(epochs=1)),) * 2
+    recipe = Recipe(positives=5, least_chance=1.0, plans=(Plan(members, attributes=1.0),))
+    found = find_positives(graph, task, recipe, options)
     z = train_plan(graph, task, recipe, recipe.plans[0], found, options).embedding
     np.testing.assert_allclose(np.linalg.norm(z[:, :4], axis=1), 1.0, rtol=1e-5)

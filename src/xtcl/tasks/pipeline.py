@@ -46,8 +46,8 @@ class FitOptions:
 class Found(NamedTuple):
     """What the sampler learned, and the table [V, B] of positives it found.
 
-    `trust` is the share of the best candidates that are likely enough: a node's best is a positive
-    in any case, but counts here only if it is.
+    `trust` is the share of the best candidates that are likely enough, but never less than one of
+    the B places: what was learned is not to be lost altogether.
     """
 
     sampler: XGSampler
@@ -58,8 +58,9 @@ class Found(NamedTuple):
     def among(cls, candidates: Positives, sampler: XGSampler, recipe: Recipe) -> Found:
         """Those of the sampler's best candidates that the recipe takes for positives."""
         likely = (candidates.chances >= recipe.least_chance)[candidates.filled]
-        trust = float(likely.mean()) if len(likely) else 0.0
-        return cls(sampler, candidates.likely(recipe.least_chance).nodes, trust)
+        share = float(likely.mean()) if len(likely) else 0.0
+        nodes = candidates.likely(recipe.least_chance).nodes
+        return cls(sampler, nodes, max(share, 1 / recipe.positives))
 
 
 @dataclass(frozen=True)
