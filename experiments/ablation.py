@@ -13,7 +13,6 @@ tables.md from what is there.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -24,6 +23,7 @@ import numpy as np
 import torch
 from ablation_rows import ENCODER, ROWS, Row
 from ablation_tables import page
+from kept import keep, tell
 from options import names, run_options
 from protocol import TASKS
 from purity import share_of_same_class, share_of_test_links
@@ -124,8 +124,8 @@ def run(folder: Path, graph: Graph, task: str, row: Row, splits: int, device: to
 
     def on_split(seed: int, figure: float, seconds: float) -> None:
         right = share_of_right(method.positives, graph, task, seed)
-        keep_purity(folder / "purity" / f"{cell}.json", seed, right)
-        print(f"{cell} split {seed}: {figure:.2f} in {seconds:.1f} s", file=sys.stderr, flush=True)
+        keep(folder / "purity" / f"{cell}.json", seed, round(100 * right, 2))
+        tell(cell, seed, figure, seconds)
 
     recipe = method.recipe(task)
     evaluate_into(
@@ -147,14 +147,6 @@ def share_of_right(positives: np.ndarray, graph: Graph, task: str, seed: int) ->
     if isinstance(split, LinkSplit):
         return share_of_test_links(positives, split)
     return share_of_same_class(positives, split, graph)
-
-
-def keep_purity(path: Path, seed: int, share: float) -> None:
-    """Add a split to the row's shares, in percent."""
-    shares = json.loads(path.read_text()) if path.exists() else {}
-    shares[str(seed)] = round(100 * share, 2)
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(shares, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -14,10 +14,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from kept import tell
 from options import names, run_options
 from protocol import METHODS, SPLITS
 
@@ -69,9 +71,7 @@ def run(
         splits=splits,
         device=device,
         conditions={"config": config(method, task), **provenance(device)},
-        on_split=lambda seed, figure, seconds: print(
-            f"{cell} split {seed}: {figure:.2f} in {seconds:.1f} s", file=sys.stderr, flush=True
-        ),
+        on_split=partial(tell, cell),
     )
 
 

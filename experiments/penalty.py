@@ -24,7 +24,6 @@ import torch
 from accuracy_tables import table
 from options import run_options
 from protocol import DATASETS
-from scipy.special import softmax
 from torch import Tensor
 
 from xtcl.baselines.propagation import ONCE, PAGERANK, RAW, TWICE, side_by_side, smoothed_attributes
@@ -47,6 +46,7 @@ from xtcl.tasks.strength_choice import (
     calibrated_likelihood,
     choose_strength,
     held_out_scores,
+    posterior_mean,
     stratified_folds,
 )
 from xtcl.tasks.training_side import TrainingSide, training_side
@@ -135,8 +135,7 @@ def strengths_by_hiding(side: TrainingSide, seed: int, options: FitOptions) -> d
             calibrated_likelihood(torch.from_numpy(each).clamp_min(1e-12).log(), hidden)
             for each in chances
         ]
-        posterior = softmax(len(hidden) * np.array(likelihood))
-        found[name] = float(np.exp(np.average(np.log(STRENGTHS), weights=posterior)))
+        found[name] = posterior_mean(STRENGTHS, likelihood, len(hidden))
     return found
 
 

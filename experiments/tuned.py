@@ -14,14 +14,14 @@ those of its last part.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
+from kept import keep, tell
 from options import run_options
 from protocol import SPLITS, TASKS
 
@@ -31,7 +31,6 @@ from xtcl.errors import XTCLError
 from xtcl.experiments.provenance import provenance
 from xtcl.experiments.resumable import evaluate_into
 from xtcl.experiments.tune import Tuned, tune
-from xtcl.files import atomic_path
 from xtcl.graph.datasets import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.progress import Progress
@@ -124,8 +123,9 @@ def run(
     }
 
     def on_split(seed: int, figure: float, seconds: float) -> None:
-        keep_recipe(folder / "recipes" / f"{cell}.json", seed, method.found)
-        print(f"{cell} split {seed}: {figure:.2f} in {seconds:.1f} s", file=sys.stderr, flush=True)
+        assert method.found is not None  # noqa: S101 - the split has just been fitted
+        keep(folder / "recipes" / f"{cell}.json", seed, described(method.found))
+        tell(cell, seed, figure, seconds)
 
     evaluate_into(
         folder / f"{cell}.json",
@@ -139,18 +139,14 @@ def run(
     )
 
 
-def keep_recipe(path: Path, seed: int, found: Tuned | None) -> None:
-    """Add what a split's search found to those of the other splits."""
-    assert found is not None  # noqa: S101 - the split has just been fitted
-    kept = json.loads(path.read_text()) if path.exists() else {}
-    kept[str(seed)] = {
+def described(found: Tuned) -> dict[str, Any]:
+    """What a search found, as plain values."""
+    return {
         "hidden score": found.score,
         "hidden score of the default": found.default_score,
         "knobs": dict(found.best.places),
         "recipe": asdict(found.recipe),
     }
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -101,9 +101,16 @@ def choose_strength(
         accuracy.append(float((scores.argmax(dim=1) == known).double().mean()))
         likelihood.append(calibrated_likelihood(scores, known))
     best = int(np.argmax(likelihood))
-    log_strength = np.average(np.log(rising), weights=softmax(len(known) * np.array(likelihood)))
-    strength = rising[0] if len(rising) == 1 else float(np.exp(log_strength))
+    strength = posterior_mean(rising, likelihood, len(known))
     return ChosenStrength(strength, accuracy[best], likelihood[best])
+
+
+def posterior_mean(strengths: Sequence[float], likelihood: Sequence[float], rows: int) -> float:
+    """Their geometric mean, weighted by the mean log-likelihood that so many rows give each."""
+    if len(strengths) == 1:
+        return strengths[0]  # to the last digit
+    weights = softmax(rows * np.array(likelihood))
+    return float(np.exp(np.average(np.log(strengths), weights=weights)))
 
 
 def held_out_scores(
