@@ -9,7 +9,7 @@ from xtcl.learning.loss import Loss
 from xtcl.sampling.positives import Positives
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks.choice import Choice
-from xtcl.tasks.fit import FittedTask
+from xtcl.tasks.fit import FittedTask, with_head
 from xtcl.tasks.pipeline import FitOptions, Found, find_positives, fit_sampler, train_plan
 from xtcl.tasks.recipe import Recipe
 from xtcl.tasks.task import Task
@@ -22,8 +22,7 @@ def fit_from(
     """The rest of `fit_task` for a recipe with one plan."""
     (plan,) = recipe.plans
     fitted = train_plan(side.graph, task, recipe, plan, found, options)
-    head = task.fit_head(side, fitted.embedding, Choice(plan), options.seed, options.device)
-    return FittedTask(task, fitted, head, side.graph.num_classes)
+    return with_head(side, task, recipe, Choice(plan), fitted, options)
 
 
 def fit_with_loss(

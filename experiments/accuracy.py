@@ -1,7 +1,8 @@
-"""Every method on every data set and task, each with its splits from seed 0.
+"""Every method on every data set and task, each with its splits from a seed, 0 by default.
 
     PYTHONPATH=src python experiments/accuracy.py [--datasets cora,...] [--tasks nodes,links]
-        [--methods xtcl-gcn,...] [--splits N] [--device auto] [--data DIR] [--out results/accuracy]
+        [--methods xtcl-gcn,...] [--splits N] [--seed 0] [--device auto] [--data DIR]
+        [--out results/accuracy]
 
 Writes D-T-M.json for data set, task and method: what `xtcl evaluate D --task T --method M --json`
 prints, with the recipe, the versions and the hardware. Finished splits are kept and never run
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = run_options(__doc__)
     parser.add_argument("--methods", type=names(METHODS), default=METHODS)
     parser.add_argument("--splits", type=int, help="for all data sets; the protocol's by default")
+    parser.add_argument("--seed", type=int, default=0, help="of the first split")
     parser.add_argument("--out", type=Path, default=Path("results/accuracy"))
     chosen = parser.parse_args(arguments)
     device = pick_device(chosen.device)
@@ -51,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for name in chosen.methods:
                 splits = chosen.splits or SPLITS[dataset]
                 try:
-                    run(chosen.out, graph, task, make_method(name), splits, device)
+                    run(chosen.out, graph, task, make_method(name), splits, chosen.seed, device)
                 except UsageError as refused:  # the other cells can still be filled
                     print(refused, file=sys.stderr)
                     failures += 1
@@ -59,9 +61,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(
-    folder: Path, graph: Graph, task: str, method: Method, splits: int, device: torch.device
+    folder: Path,
+    graph: Graph,
+    task: str,
+    method: Method,
+    splits: int,
+    seed: int,
+    device: torch.device,
 ) -> None:
-    """Bring one file up to `splits` splits."""
+    """Bring one file up to `splits` splits from `seed`."""
     cell = f"{graph.name}-{task}-{method.name}"
     evaluate_into(
         folder / f"{cell}.json",
@@ -69,6 +77,7 @@ def run(
         task,
         method,
         splits=splits,
+        seed=seed,
         device=device,
         conditions={"config": config(method, task), **provenance(device)},
         on_split=partial(tell, cell),

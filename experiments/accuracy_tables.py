@@ -74,9 +74,10 @@ def read_purity(folder: Path) -> Record:
 
 def page(results: Results, purity: Record) -> str:
     """All tables as Markdown."""
+    first = min((seed for run in results.values() for seed in run["seeds"]), default=0)
     parts = [
         "# Accuracy\n\n"
-        "Mean ± standard error over the splits from seed 0: "
+        f"Mean ± standard error over the splits from seed {first}: "
         + ", ".join(f"{splits} on {dataset}" for dataset, splits in SPLITS.items())
         + f", or as many as said. {DASH}: not run. {BELOW}: below the paper's figure.\n"
         "Drawn by `experiments/accuracy_tables.py` from the files beside this one."

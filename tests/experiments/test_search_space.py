@@ -108,7 +108,7 @@ def test_links() -> None:
         found = [float(str(m.encoder["dropout"])) for m in members(turned(name, place))]
         assert found == pytest.approx(expected)
     dropped = [m.training.link_dropout for m in members(turned("link dropout", 0.2))]
-    assert dropped == pytest.approx([0.5, 0.5])
+    assert dropped == pytest.approx([0.7, 0.5])
     assert turned("candidate weight", 0.5).candidate_weight == recipe.candidate_weight / 2
     layers = [m.encoder["layers"] for m in members(turned("further layers", 1))]
     assert layers == [2, 3]

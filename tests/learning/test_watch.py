@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.learning.watch import LEAST_GAIN, Watch
+from xtcl.learning.watch import FALL, LEAST_GAIN, LOOKS, Watch
 
 NAN = float("nan")
 
@@ -38,9 +38,16 @@ def rule(verdicts: list[float], every: int, patience: int, epochs: int) -> tuple
     for last, verdict in enumerate(seen, start=1):
         if verdict > mark + LEAST_GAIN:
             mark, marked = verdict, last * every
-        if last * every - marked >= patience + marked / 2:
+        paused = last * every - marked >= patience + marked
+        if paused or _fallen(seen[:last]):
             return _first_best(seen[:last]) * every, last * every
     return _first_best(seen) * every, epochs
+
+
+def _fallen(seen: list[float]) -> bool:
+    means = [sum(seen[i : i + LOOKS]) / LOOKS for i in range(len(seen) - LOOKS + 1)]
+    numbers = [mean for mean in means if mean > -float("inf")]
+    return bool(numbers) and means[-1] < max(numbers) - FALL
 
 
 def _first_best(seen: list[float]) -> int:
@@ -74,12 +81,14 @@ def test_is_the_rule(verdicts: list[float], every: int, patience: int, epochs: i
 @pytest.mark.parametrize(
     ("verdicts", "best", "last"),
     [
-        ([0.5, 0.6, 0.6, 0.6], 4, 8),  # a tie is not better
-        ([0.5, 0.4, 0.6, 0.5, 0.5, 0.5], 6, 12),  # something better begins the count anew
-        ([0.5, 0.4, 0.3], 2, 6),
+        ([0.5, 0.6, 0.6, 0.6, 0.6], 4, 10),  # a tie is not better
+        ([0.5, 0.4, 0.6, 0.6, 0.6, 0.6], 6, 12),  # something better begins the count anew
+        ([0.5, 0.499, 0.499], 2, 6),
         ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], 12, 12),
-        ([-3.0, -2.0, NAN, NAN], 4, 8),
+        ([-3.0, -2.0, NAN, NAN, NAN], 4, 10),
         ([0.5, 0.5004, 0.5008], 6, 6),  # too little to count as progress, and yet the best
+        ([0.1, 0.4, 0.5, 0.5, 0.5, 0.48], 6, 12),  # a fall
+        ([0.1, 0.4, 0.5, 0.5, 0.494, 0.5], 6, 12),  # one low verdict is none
         ([NAN], 0, 2),
     ],
 )
@@ -118,7 +127,7 @@ def test_training_too_short_to_be_judged() -> None:
 
 @pytest.mark.parametrize("options", [{"every": 0}, {"patience": 0}, {"every": -1}])
 def test_impossible_options(options: dict[str, int]) -> None:
-    known = {"every": 5, "patience": 10} | options
+    known = {"every": 5, "patience": 25} | options
     message = f"every={known['every']} and patience={known['patience']} must be at least 1."
     with pytest.raises(UsageError, match=message):
         Watch(saying([]), **options)

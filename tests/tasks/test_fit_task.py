@@ -7,17 +7,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from small_runs import COUNTING, FINDING, TRAINING, Recorder, small_graph, small_model, small_split
+from small_runs import (
+    COUNTING,
+    FINDING,
+    TRAINING,
+    Recorder,
+    narrow,
+    small_graph,
+    small_model,
+    small_split,
+)
+from torch import nn
 
 from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit
+from xtcl.learning.encoders.joined import Joined
 from xtcl.learning.encoders.registry import ENCODERS
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.learning.trainer import TrainingSettings
 from xtcl.relations.view import TrainingView
 from xtcl.tasks.answers import LinkAnswer, NodeAnswer
-from xtcl.tasks.fit import fit_task
+from xtcl.tasks.choice import Choice
+from xtcl.tasks.fit import fit_task, with_head
 from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.logistic_head import LogisticHead, fit_logistic
 from xtcl.tasks.node_classification import NodeClassification
@@ -238,6 +250,81 @@ def test_positives_too_unlikely_are_left_out_and_the_rest_is_trusted_less() -> N
     assert (everyone.trust, found.trust) == (1.0, share)
     z = train_plan(side.graph, task, strict, strict.plans[0], found, options).embedding
     np.testing.assert_allclose(np.linalg.norm(z[:, :8], axis=1) ** 2, share, rtol=1e-5)
+
+
+class ByAnother(NodeClassification):
+    """Node classification that takes another's word for how good a head is."""
+
+    def __init__(self, likes_less: bool) -> None:
+        self.likes_less = likes_less
+        self.widths: list[float] = []
+
+    def evidence(self, head: LogisticHead) -> float:
+        # The mean of the rows has the weight of the part that was learned.
+        self.widths.append(float(np.linalg.norm(head.mean_[:8])))
+        return -self.widths[-1] if self.likes_less else self.widths[-1]
+
+
+@pytest.mark.parametrize("likes_less", [True, False])
+def test_what_was_learned_is_doubted_where_the_head_does_better_with_less_of_it(
+    likes_less: bool,
+) -> None:
+    side = side_of("nodes")
+    members = (Member({"width": 8}, TrainingSettings(epochs=2)),)
+    recipe = Recipe(positives=6, plans=(Plan(members, attributes=1.0),), doubt=0.04)
+    task = ByAnother(likes_less)
+    fitted = fit_task(side, task, recipe, FitOptions(seed=3))
+    sure = fit_task(side, task, replace(recipe, doubt=1.0), FitOptions(seed=3))
+    assert min(task.widths) == pytest.approx(0.2 * max(task.widths), rel=1e-5)
+    factor = 0.2 if likes_less else 1.0
+    z, plain_z = fitted.fitted.embedding, sure.fitted.embedding
+    np.testing.assert_allclose(z[:, :8], factor * plain_z[:, :8], rtol=1e-4, atol=1e-7)
+    np.testing.assert_array_equal(z[:, 8:], plain_z[:, 8:])
+    # Encoder, embedding and head belong together.
+    assert not fitted.fitted.encoder.training
+    assert float(fitted.fitted.encoder.trust) == pytest.approx(factor**2)
+    with torch.no_grad():
+        again = fitted.fitted.encoder(*encoder_inputs(side.graph, torch.device("cpu")))
+    np.testing.assert_array_equal(z, again.numpy())
+    np.testing.assert_array_equal(fitted.head.mean_, z[side.labelled].astype(float).mean(axis=0))
+
+
+def test_an_embedding_without_attributes_has_nothing_to_fall_back_on() -> None:
+    recipe = Recipe(plans=(Plan((Member({"width": 8}, TrainingSettings(epochs=2)),)),), doubt=0.04)
+    task = ByAnother(likes_less=True)
+    fitted = fit_task(side_of("nodes"), task, recipe).fitted
+    assert task.widths == []
+    assert float(fitted.encoder.trust) == 1.0
+
+
+class Planted(nn.Module):
+    """An encoder whose embedding is known."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        super().__init__()
+        self.rows = torch.from_numpy(rows.astype(np.float32))
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.rows
+
+
+@pytest.mark.parametrize("learned", ["the classes", "noise"])
+def test_held_out_labels_tell_whether_something_was_learned(learned: str) -> None:
+    side, task, options = side_of("nodes"), NodeClassification(), FitOptions()
+    recipe = narrow(task.recipe("gcn"), epochs=1)
+    plan = replace(recipe.plans[0], attributes=1.0)
+    found = find_positives(side.graph, task, recipe, options)
+    fitted = train_plan(side.graph, task, recipe, plan, found, options)
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((80, 30))
+    rows = noise if learned == "noise" else np.eye(3)[GRAPH.labels] + 0.1 * noise[:, :3]
+    encoder = Joined([Planted(rows)], [3.0], attributes=1.0).eval()
+    with torch.no_grad():
+        z = encoder(*encoder_inputs(side.graph, options.device)).numpy()
+    planted = replace(fitted, encoder=encoder, embedding=z)
+    settled = with_head(side, task, recipe, Choice(plan), planted, options).fitted
+    expected = recipe.doubt if learned == "noise" else 1.0
+    assert float(settled.encoder.trust) == pytest.approx(expected)
 
 
 def pairs_of_linked_nodes(attributes: np.ndarray | None = None) -> Graph:

@@ -44,24 +44,29 @@ def provenance(device: torch.device) -> dict[str, dict[str, str | int]]:
 
 @cache
 def code_digest() -> str:
-    """A hash of the code that decides figures; comments and docstrings are no part of it."""
+    """A hash of the code that decides figures, the same under every Python.
+
+    Comments and docstrings are no part of it.
+    """
     home = Path(xtcl.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(path for name in MEASURED for path in (home / name).rglob("*.py")):
         digest.update(path.relative_to(home).as_posix().encode())
-        digest.update(ast.dump(_without_docstrings(ast.parse(path.read_text()))).encode())
+        digest.update(_spelled(ast.parse(path.read_text())).encode())
     return digest.hexdigest()[:16]
 
 
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [line for line in body if not _is_text(line)]  # type: ignore[attr-defined]
-    return tree
+def _spelled(part: object) -> str:
+    """A tree of code in words. What is empty is left out: newer Pythons have further fields."""
+    if isinstance(part, ast.AST):
+        fields = ((name, value) for name, value in ast.iter_fields(part) if value not in (None, []))
+        return f"{type(part).__name__}({', '.join(f'{n}={_spelled(v)}' for n, v in fields)})"
+    if isinstance(part, list):
+        return f"[{', '.join(_spelled(each) for each in part if not _is_text(each))}]"
+    return repr(part)
 
 
-def _is_text(line: ast.AST) -> bool:
+def _is_text(line: object) -> bool:
     return (
         isinstance(line, ast.Expr)
         and isinstance(line.value, ast.Constant)

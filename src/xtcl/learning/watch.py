@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from torch import Tensor
@@ -14,16 +15,21 @@ Judge = Callable[[Tensor], float]
 
 LEAST_GAIN = 0.001
 """What counts as progress: a tenth of a percent of AUC."""
+FALL = 0.003
+"""What counts as a fall, by the mean of the latest LOOKS verdicts: one alone may be a chance."""
+LOOKS = 3
 
 
 class Watch:
     """Asks a judge every few epochs, and keeps the best embedding with the epochs that led to it.
 
-    Training has been seen enough of when the last progress worth the name (LEAST_GAIN) lies
-    `patience` epochs and half of its own back: a slow training is given more time than a quick one.
+    Training has been seen enough of when its verdicts have fallen (FALL), and when the last
+    progress worth the name (LEAST_GAIN) lies `patience` epochs and as many as led to it back: what
+    comes slowly may pause long. On sparse graphs a sharp loss falls soon after its best; on large
+    ones it was seen to pause for sixty epochs and then to gain another point.
     """
 
-    def __init__(self, judge: Judge, every: int = 5, patience: int = 10) -> None:
+    def __init__(self, judge: Judge, every: int = 5, patience: int = 25) -> None:
         if every < 1 or patience < 1:
             raise UsageError(f"every={every} and patience={patience} must be at least 1.")
         self.judge = judge
@@ -33,6 +39,8 @@ class Watch:
         self.epochs = 0
         self.embedding: Tensor | None = None
         self._progress = (float("-inf"), 0)
+        self._latest: deque[float] = deque(maxlen=LOOKS)
+        self._best_mean = float("-inf")
 
     def seen_enough(self, epoch: int, embed: Callable[[], Tensor]) -> bool:
         """Whether training may stop after `epoch`; `embed` gives the embedding of now."""
@@ -44,4 +52,12 @@ class Watch:
             self.best, self.epochs, self.embedding = verdict, epoch, embedding
         if verdict > self._progress[0] + LEAST_GAIN:
             self._progress = (verdict, epoch)
-        return epoch >= 1.5 * self._progress[1] + self.patience
+        return self._fallen(verdict) or epoch >= 2 * self._progress[1] + self.patience
+
+    def _fallen(self, verdict: float) -> bool:
+        self._latest.append(verdict)
+        if len(self._latest) < LOOKS:
+            return False
+        mean = sum(self._latest) / LOOKS
+        self._best_mean = max(self._best_mean, mean)
+        return mean < self._best_mean - FALL

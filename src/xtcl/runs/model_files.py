@@ -200,9 +200,7 @@ def _task(folder: Path, name: str) -> Task:
     return make_task(name)
 
 
-def _encoder(
-    folder: Path, model: XTCL, plan: Plan, graph: Graph, own: nn.Module | None
-) -> nn.Module:
+def _encoder(folder: Path, model: XTCL, plan: Plan, graph: Graph, own: nn.Module | None) -> Joined:
     if own is None and model.encoder == "own":
         raise UsageError(
             f"The model in '{folder}' has an encoder of its author's own: load it with "

@@ -15,7 +15,14 @@ from xtcl.learning.watch import Judge
 from xtcl.tasks.answers import Answer
 from xtcl.tasks.choice import Choice, Train, Tried
 from xtcl.tasks.link_head import LinkHead
-from xtcl.tasks.pipeline import FitOptions, FittedEmbedding, Found, find_positives, train_plan
+from xtcl.tasks.pipeline import (
+    FitOptions,
+    FittedEmbedding,
+    Found,
+    doubting,
+    find_positives,
+    train_plan,
+)
 from xtcl.tasks.plain import plain
 from xtcl.tasks.recipe import Plan, Recipe
 from xtcl.tasks.task import Task
@@ -71,8 +78,29 @@ def fit_task(
         options.checkpoints.save("choice", _tensors(choice))
     own, found = on(side.graph)
     fitted = train_plan(side.graph, task, recipe, choice.plan, found, own)
-    head = task.fit_head(side, fitted.embedding, choice, options.seed, options.device)
-    return FittedTask(task, fitted, head, side.graph.num_classes)
+    return with_head(side, task, recipe, choice, fitted, options)
+
+
+def with_head(
+    side: TrainingSide,
+    task: Task,
+    recipe: Recipe,
+    choice: Choice,
+    fitted: FittedEmbedding,
+    options: FitOptions,
+) -> FittedTask:
+    """The embedding with its head; in doubt (`Recipe.doubt`), with less of what was learned."""
+
+    def headed(embedded: FittedEmbedding) -> FittedTask:
+        head = task.fit_head(side, embedded.embedding, choice, options.seed, options.device)
+        return FittedTask(task, embedded, head, side.graph.num_classes)
+
+    trusted = headed(fitted)
+    if recipe.doubt == 1 or not fitted.plan.attributes:
+        return trusted
+    doubted = headed(doubting(fitted, side.graph, recipe.doubt, options.device))
+    # False where nothing is known of one of them.
+    return doubted if task.evidence(doubted.head) > task.evidence(trusted.head) else trusted
 
 
 def _tensors(choice: Choice) -> dict[str, Tensor]:

@@ -33,16 +33,16 @@ GENTLE = TrainingSettings(
     learning_rate=2e-3,
     weight_decay=0.0,
     temperature=0.1,
-    link_dropout=0.3,
+    link_dropout=0.5,
 )
-SHARP = replace(GENTLE, epochs=300, learning_rate=1e-3, temperature=0.05)
+SHARP = replace(GENTLE, epochs=300, learning_rate=1e-3, temperature=0.05, link_dropout=0.3)
 PLANS = {
     "gcn": (
         Plan((Member({"width": 512, "hops": 1, "dropout": 0.7}, GENTLE),)),
         Plan((Member({"width": 512, "hops": 1, "dropout": 0.2, "layers": 2}, SHARP),)),
     ),
     "gat": (
-        Plan((Member({"width": 512, "dropout": 0.5}, GENTLE),)),
+        Plan((Member({"width": 512, "dropout": 0.7}, replace(GENTLE, learning_rate=4e-3)),)),
         Plan((Member({"width": 512, "dropout": 0.2}, SHARP),)),
     ),
 }

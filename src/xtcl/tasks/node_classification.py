@@ -38,6 +38,9 @@ PLANS = {
     "gat": Plan((ATTENTION,), attributes=1.2),
 }
 
+DOUBT = 0.025
+"""A sixth of the weight: hardly there, yet the head may still find what it needs."""
+
 
 class NodeClassification(Task):
     """I_t(u, v) = 1 where y_u = y_v; logistic regression on the embedding; accuracy."""
@@ -53,7 +56,8 @@ class NodeClassification(Task):
         the figures.
         """
         # An encoder of the user's own gives the embedding alone.
-        return Recipe(least_chance=0.8, plans=(PLANS.get(encoder, Plan()),))
+        plan = PLANS.get(encoder, Plan())
+        return Recipe(least_chance=0.8, plans=(plan,), doubt=DOUBT)
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """All pairs of labelled nodes."""
@@ -85,6 +89,14 @@ class NodeClassification(Task):
         """
         known, codes = side.labelled, side.labels[side.labelled]
         return fit_logistic(embedding[known], codes, seed=seed, device=device)
+
+    def evidence(self, head: LogisticHead) -> float:
+        """The likelihood of labels held out of the head.
+
+        The label relations have seen them, which flatters what was learned. So it must not be asked
+        how much of that to take, but where even this judge prefers less, less is better.
+        """
+        return head.cv_likelihood_
 
     def answer(self, head: LogisticHead, embedding: np.ndarray, num_classes: int) -> NodeAnswer:
         """Class probabilities."""

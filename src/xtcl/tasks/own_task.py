@@ -43,9 +43,9 @@ class OwnTask(NodeClassification):
     def recipe(self, encoder: str) -> Recipe:
         """That of node classification, with all of the best candidates for positives.
 
-        What chance is a high one hangs on how rare alike pairs are.
+        What chance is a high one hangs on how rare alike pairs are; and no head has any doubts.
         """
-        return replace(super().recipe(encoder), least_chance=0.0)
+        return replace(super().recipe(encoder), least_chance=0.0, doubt=1.0)
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """All pairs of the nodes among which `alike` is known."""

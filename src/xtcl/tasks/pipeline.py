@@ -16,7 +16,7 @@ from xtcl.learning.encoders.joined import Joined
 from xtcl.learning.encoders.registry import encoder_maker
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.learning.loss import Loss
-from xtcl.learning.trainer import train
+from xtcl.learning.trainer import embed, train
 from xtcl.learning.watch import Judge, Watch
 from xtcl.progress import Progress
 from xtcl.relations.relation import Relation
@@ -74,7 +74,7 @@ class FittedEmbedding:
     sampler: XGSampler
     positives: np.ndarray
     plan: Plan
-    encoder: nn.Module
+    encoder: Joined
     embedding: np.ndarray
     losses: tuple[tuple[float, ...], ...]
 
@@ -161,6 +161,15 @@ def train_plan(
         np.asarray(embedding.cpu().numpy()),
         tuple(trained.losses for trained in results),
     )
+
+
+def doubting(
+    fitted: FittedEmbedding, training: Graph, doubt: float, device: torch.device
+) -> FittedEmbedding:
+    """The fit with its trust in what was learned multiplied by `doubt`."""
+    encoder = fitted.encoder.trusting(doubt * float(fitted.encoder.trust))
+    embedding = embed(encoder, *encoder_inputs(training, device))
+    return replace(fitted, encoder=encoder, embedding=np.asarray(embedding.cpu().numpy()))
 
 
 def member_seed(seed: int, number: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -61,6 +62,10 @@ class Task(ABC):
         device: torch.device,
     ) -> Any:
         """The head for `embedding`, which came from the plan of `choice`."""
+
+    def evidence(self, head: Any) -> float:
+        """How well the head does on what was held out of it; higher is better, nan: not known."""
+        return math.nan
 
     @abstractmethod
     def answer(self, head: Any, embedding: np.ndarray, num_classes: int) -> Answer:

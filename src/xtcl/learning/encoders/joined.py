@@ -46,6 +46,11 @@ class Joined(nn.Module):
         self.trust: Tensor
         self.smoothings = nn.ModuleList(Propagation(hops) for hops in HOPS)
 
+    def trusting(self, trust: float) -> Joined:
+        """The same members, trusted differently."""
+        other = Joined(self.members, self.weights, self.attributes, trust)
+        return other.train(self.training)
+
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Embeddings [V, sum of the widths]."""
         return self.join([member(x, edge_index) for member in self.members], x, edge_index)
