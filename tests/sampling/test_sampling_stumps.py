@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -91,6 +92,60 @@ def test_many_sweeps_reach_the_penalised_maximum_likelihood() -> None:
         for level in range(3):
             here = patterns[:, relation] == level
             assert expected[here].sum() == pytest.approx(counts[here, 1].sum(), rel=1e-9)
+
+
+RARE = (
+    np.array([[0, 0], [0, 1], [1, 0], [1, 1]]),
+    np.array([[13_000_000, 1_300], [130_000, 430], [190_000, 300], [25_000, 420]]),
+)
+"""Levels and counts like those of links: one pair in seven thousand matches."""
+
+
+@pytest.mark.parametrize("shift", [0.0, -5.0, 5.0])
+def test_rare_matches_reach_the_maximum_likelihood_too(shift: float) -> None:
+    """Plain Newton steps overshoot there and end at weights of many thousands."""
+    levels, counts = RARE
+    base = prior_log_odds(counts) + shift
+    options = {"num_levels": 2, "order": [0, 1], "base": base, "sweeps": 60, "penalty": 0.0}
+    stumps = fit_stumps(levels, counts, guarded=True, **options)
+    expected = counts.sum(axis=1) * sigmoid(stumps.margins(levels))
+    for relation in range(2):
+        for level in range(2):
+            here = levels[:, relation] == level
+            assert expected[here].sum() == pytest.approx(counts[here, 1].sum(), rel=1e-6)
+    assert np.abs(stumps.weights).max() < 10
+    plain = fit_stumps(levels, counts, **options)
+    assert np.abs(plain.weights).max() > (100 if shift <= 0 else 0)
+
+
+@given(
+    counts=st.lists(
+        st.tuples(st.integers(0, 10**7), st.integers(0, 10**4)), min_size=4, max_size=4
+    ),
+    base=st.floats(-20, 20),
+    penalty=st.sampled_from([0.0, 1.0]),
+)
+def test_a_guarded_fit_never_does_worse_for_going_on(
+    counts: list[tuple[int, int]], base: float, penalty: float
+) -> None:
+    levels, table = RARE[0], np.array(counts)
+
+    def loss(sweeps: int) -> float:
+        stumps = fit_stumps(
+            levels,
+            table,
+            num_levels=2,
+            order=[1, 0],
+            base=base,
+            sweeps=sweeps,
+            penalty=penalty,
+            guarded=True,
+        )
+        margin = stumps.margins(levels)
+        return float((table.sum(axis=1) * np.logaddexp(0, margin) - table[:, 1] * margin).sum())
+
+    losses = [loss(sweeps) for sweeps in range(1, 6)]
+    assert all(b <= a * (1 + 1e-9) + 1e-6 for a, b in itertools.pairwise(losses))
 
 
 @pytest.mark.parametrize("sweeps", [1, 30, 1000])

@@ -14,8 +14,9 @@ from xtcl.relations.thresholds import PAPER_QUANTILES, check_quantiles
 class SamplerSettings:
     """How the stumps are fitted. `SamplerSettings.paper()` is Algorithm 1 as printed.
 
-    With `base_score="prior"` the fit starts from the log-odds of a match, and constants are kept
-    out of the weights; with a number it starts there and the weights stay as they come.
+    With `base_score="prior"` the fit starts from the log-odds of a match, steps may not overshoot,
+    and constants are kept out of the weights; with a number it starts there, and steps and weights
+    stay as they come.
     """
 
     quantiles: tuple[float, ...] = PAPER_QUANTILES

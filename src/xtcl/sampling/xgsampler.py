@@ -115,6 +115,7 @@ class XGSampler:
             base=prior_log_odds(counts) if isinstance(base, str) else float(base),
             sweeps=settings.sweeps,
             penalty=settings.penalty,
+            guarded=isinstance(base, str),
         )
         self.stumps_ = stumps.centred(digits, counts) if isinstance(base, str) else stumps
         self.relation_weights_ = tuple(
