@@ -12,6 +12,7 @@ from xtcl.cli.errors import INTERRUPTED
 from xtcl.cli.evaluate import evaluate
 from xtcl.cli.fit import fit
 from xtcl.cli.listings import datasets, doctor, methods, relations
+from xtcl.cli.reproduce import reproduce
 from xtcl.cli.tune import tune
 
 app = typer.Typer(
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (fit, evaluate, tune, datasets, relations, methods, doctor):
+for command in (fit, evaluate, tune, reproduce, datasets, relations, methods, doctor):
     app.command()(command)
 
 

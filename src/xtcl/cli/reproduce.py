@@ -1,0 +1,75 @@
+"""`xtcl reproduce`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from xtcl.cli.bars import Bars
+from xtcl.cli.errors import INTERRUPTED, reported
+from xtcl.cli.options import DataOption, DeviceOption
+from xtcl.errors import DataError
+
+
+@reported
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="An experiment; a wrong name lists them."),
+    ],
+    datasets: Annotated[
+        str | None, typer.Option(help="Only these data sets, with commas between.")
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Only these systems, with commas between.")
+    ] = None,
+    splits: Annotated[int | None, typer.Option(min=1, help="How many splits, from seed 0.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")] = Path(
+        "reproduction"
+    ),
+    device: DeviceOption = "auto",
+    data: DataOption = None,
+) -> None:
+    """Redraw a table or figure of the paper from runs of your own.
+
+    Every run is kept; interrupted, the same command goes on.
+
+    Example: xtcl reproduce table-nodes --quick
+    """
+    from xtcl.device import pick_device
+    from xtcl.experiments.reproduction.batch import run_missing
+    from xtcl.experiments.reproduction.experiment import Bench, Scope
+    from xtcl.experiments.reproduction.registry import make_experiment
+    from xtcl.report.reproduction.registry import draw_experiment
+
+    experiment = make_experiment(name)
+    scope = Scope(_names(datasets), _names(methods), splits, quick)
+    measurements = experiment.measurements(scope)
+    notes = Console(stderr=True)
+    bench = Bench(pick_device(device), data, Bars(notes))
+    try:
+        records = run_missing(
+            measurements,
+            out / experiment.name / "runs",
+            bench,
+            lambda line: notes.print(line, markup=False, highlight=False),
+        )
+    except KeyboardInterrupt:
+        typer.echo("Interrupted; the same command goes on from here.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    if not records:
+        raise DataError(f"None of the {len(measurements)} runs of '{name}' could be made.")
+    page = draw_experiment(experiment, records, out / experiment.name)
+    typer.echo(page.read_text(encoding="utf-8"))
+    notes.print(f"Written to {page.parent}.", markup=False, soft_wrap=True)
+    if len(records) < len(measurements):
+        missing = len(measurements) - len(records)
+        raise DataError(f"{missing} of {len(measurements)} runs could not be made; see above.")
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip().lower() for name in text.split(",")]

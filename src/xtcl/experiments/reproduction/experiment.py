@@ -1,0 +1,96 @@
+"""What a table or figure of the paper is made of: measurements that hang on nothing else."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from xtcl.errors import UsageError, known_names
+from xtcl.graph.datasets import load_dataset
+from xtcl.graph.graph import Graph
+from xtcl.progress import Progress
+
+Plain = dict[str, Any]
+"""Names and values that JSON knows."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much of an experiment is wanted; what is None is as the experiment has it.
+
+    `quick` makes it small: minutes on two cores, with the same code and the same honesty.
+    """
+
+    datasets: Sequence[str] | None = None
+    methods: Sequence[str] | None = None
+    splits: int | None = None
+    quick: bool = False
+
+
+@dataclass
+class Bench:
+    """Where measurements are made: the device, the folder of data sets, and who hears of progress.
+
+    Graphs are read once and kept, because many measurements share one.
+    """
+
+    device: torch.device
+    data: Path | None = None
+    progress: Progress = field(default_factory=Progress)
+    _graphs: dict[str, Graph] = field(default_factory=dict)
+
+    def graph(self, name: str) -> Graph:
+        """A data set by its name."""
+        if name not in self._graphs:
+            self._graphs[name] = load_dataset(name, self.data)
+        return self._graphs[name]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One run: what is measured, as plain values, and how. What it finds are plain values too."""
+
+    what: Plain
+    measure: Callable[[Bench], Plain]
+
+    @property
+    def key(self) -> str:
+        """Names the file of this run: the values of `what`, in order."""
+        return "-".join(str(value) for value in self.what.values())
+
+
+@dataclass(frozen=True)
+class Record:
+    """A measurement that was made: what, what was found, and under which conditions."""
+
+    what: Plain
+    found: Plain
+    seconds: float
+    versions: Plain
+    hardware: Plain
+
+
+class Experiment(ABC):
+    """A table or figure of the paper."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+
+    @abstractmethod
+    def measurements(self, scope: Scope) -> list[Measurement]:
+        """Every run that the scope asks for, those first that say most."""
+
+
+def chosen(kind: str, wanted: Sequence[str] | None, usual: Sequence[str]) -> list[str]:
+    """The usual ones, or those of them that are wanted, in the usual order."""
+    if wanted is None:
+        return list(usual)
+    for name in wanted:
+        if name not in usual:
+            raise UsageError(f"There is no {kind} '{name}' here.{known_names(name, usual)}")
+    return [name for name in usual if name in wanted]

@@ -1,0 +1,1 @@
+"""Pages and pictures of the paper's experiments, drawn from the records of their runs."""

@@ -1,0 +1,71 @@
+"""The figures of systems on data sets, gathered from single runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import ttest_rel
+
+from xtcl.experiments.reproduction.experiment import Record
+
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The figure and the seconds of every seed of one system on one data set."""
+
+    figures: dict[int, float]
+    seconds: dict[int, float]
+
+    @property
+    def mean(self) -> float:
+        """Over the seeds."""
+        return float(np.mean(list(self.figures.values())))
+
+    @property
+    def error(self) -> float | None:
+        """The standard error of the mean; none of a single run."""
+        count = len(self.figures)
+        if count < 2:
+            return None
+        return float(np.std(list(self.figures.values()), ddof=1) / count**0.5)
+
+
+Cells = dict[tuple[str, str], Cell]
+"""By data set and method."""
+
+
+def gather(records: Sequence[Record]) -> Cells:
+    """The cells of a comparison."""
+    cells: Cells = {}
+    for record in records:
+        place = record.what["dataset"], record.what["method"]
+        cell = cells.setdefault(place, Cell({}, {}))
+        cell.figures[record.what["seed"]] = record.found["figure"]
+        cell.seconds[record.what["seed"]] = record.found["seconds"]
+    return cells
+
+
+def ranking(cells: Cells, dataset: str) -> list[str]:
+    """The methods of a data set, the best first."""
+    means = {method: cell.mean for (where, method), cell in cells.items() if where == dataset}
+    return sorted(means, key=lambda method: -means[method])
+
+
+def p_value(first: Cell, second: Cell) -> float | None:
+    """Of a paired t-test over the splits that both have; none with fewer than two of them.
+
+    Two-sided. Splits of one graph overlap, so their differences are not independent and the value
+    is smaller than it should be (Nadeau and Bengio, "Inference for the Generalization Error",
+    2003): it is what the paper reports, and to be read with that in mind.
+    """
+    both = sorted(first.figures.keys() & second.figures.keys())
+    if len(both) < 2:
+        return None
+    ours, theirs = ([cell.figures[seed] for seed in both] for cell in (first, second))
+    if np.ptp(np.subtract(ours, theirs)) == 0:
+        return 1.0 if ours == theirs else 0.0  # the test divides by the spread
+    return float(ttest_rel(ours, theirs).pvalue)

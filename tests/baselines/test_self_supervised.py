@@ -1,0 +1,75 @@
+"""Embeddings without labels under the package's own heads."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from small_runs import small_graph, small_split
+
+from xtcl.baselines.self_supervised import SelfSupervised
+from xtcl.errors import UsageError
+from xtcl.graph.graph import Graph
+from xtcl.progress import Progress
+from xtcl.tasks.answers import LinkAnswer, NodeAnswer
+from xtcl.tasks.link_prediction import HIDDEN_SHARE
+from xtcl.tasks.link_scorer_choice import choose_scorer, fit_chosen, hide_links
+from xtcl.tasks.logistic_head import fit_logistic
+from xtcl.tasks.training_side import TrainingSide, training_side
+
+CPU = torch.device("cpu")
+GRAPH = small_graph()
+
+
+class Neighbours(SelfSupervised):
+    """The sum of the neighbours' attributes; remembers the graphs it was shown."""
+
+    name: ClassVar[str] = "neighbours"
+    title: ClassVar[str] = "Neighbours"
+
+    def __init__(self) -> None:
+        self.shown: list[Graph] = []
+
+    def embed(
+        self, graph: Graph, *, seed: int, device: torch.device, progress: Progress
+    ) -> np.ndarray:
+        self.shown.append(graph)
+        return np.asarray(graph.adjacency @ graph.attributes)
+
+
+def side_of(task: str) -> TrainingSide:
+    return training_side(GRAPH, small_split(GRAPH, task))
+
+
+def test_nodes_end_in_logistic_regression_and_labels_stay_unseen() -> None:
+    side, method = side_of("nodes"), Neighbours()
+    answer = method.fit(side, "nodes", seed=3, device=CPU, progress=Progress())
+    (shown,) = method.shown
+    assert shown.labels is None
+    assert shown.num_classes == 0
+    rows = np.asarray(GRAPH.adjacency @ GRAPH.attributes)
+    head = fit_logistic(rows[side.labelled], side.labels[side.labelled], seed=3)
+    assert isinstance(answer, NodeAnswer)
+    np.testing.assert_array_equal(answer.probabilities, head.predict_proba(rows, 3))
+
+
+def test_links_choose_their_scorer_by_links_the_embedding_has_not_seen() -> None:
+    side, method = side_of("links"), Neighbours()
+    answer = method.fit(side, "links", seed=3, device=CPU, progress=Progress())
+    fewer, all_of_them = method.shown
+    links = hide_links(side, HIDDEN_SHARE, 3)
+    np.testing.assert_array_equal(fewer.edges, links.graph.edges)
+    np.testing.assert_array_equal(all_of_them.edges, side.graph.edges)
+    assert fewer.num_edges < all_of_them.num_edges
+    judged = np.asarray(fewer.adjacency @ GRAPH.attributes)
+    rows = np.asarray(side.graph.adjacency @ GRAPH.attributes)
+    scorer = fit_chosen(choose_scorer(links, judged, 3), side, rows, 3)
+    assert isinstance(answer, LinkAnswer)
+    np.testing.assert_array_equal(answer.score(side.negatives), scorer.score(rows, side.negatives))
+
+
+def test_another_task_is_refused() -> None:
+    with pytest.raises(UsageError, match="Neighbours has no task 'own'"):
+        Neighbours().fit(side_of("nodes"), "own", seed=0, device=CPU, progress=Progress())

@@ -1,0 +1,76 @@
+"""`xtcl reproduce`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from xtcl.cli.main import app
+from xtcl.experiments.reproduction.comparison import Comparison
+from xtcl.experiments.reproduction.experiment import Bench, Measurement, Plain
+
+USAGE, DATA, INTERRUPTED = 2, 3, 130
+
+
+def reproduce(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["reproduce", *arguments])
+
+
+def test_a_table_from_runs_of_ones_own_and_again_without_any(tmp_path: Path) -> None:
+    asked = ("table-nodes", "--quick", "--methods", "logistic", "--splits", "1")
+    first = reproduce(*asked, "--out", str(tmp_path))
+    assert first.exit_code == 0, first.output
+    assert "| Attributes + LR |" in first.stdout
+    assert "1 of 1: cora-logistic-0" in first.stderr
+    folder = tmp_path / "table-nodes"
+    assert {path.name for path in folder.iterdir()} == {
+        "runs",
+        "table-nodes.json",
+        "table-nodes.md",
+        "table-nodes.png",
+        "table-nodes.svg",
+    }
+    second = reproduce(*asked, "--out", str(tmp_path))
+    assert second.stdout == first.stdout
+    assert "1 of 1 runs are there already." in second.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["tables"], "There is no experiment 'tables'"),
+        (["table-links", "--methods", "meta"], "There is no method 'meta' here"),
+        (["table-links", "--datasets", "nope"], "There is no data set 'nope' here"),
+        (["table-nodes", "--device", "abacus"], "abacus"),
+    ],
+)
+def test_misuse_is_a_sentence(arguments: list[str], sentence: str, tmp_path: Path) -> None:
+    result = reproduce(*arguments, "--out", str(tmp_path / "out"))
+    assert result.exit_code == USAGE
+    assert sentence in result.stderr
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: Comparison, dataset: str, method: str, seed: int) -> Measurement:
+        def measure(bench: Bench) -> Plain:
+            raise KeyboardInterrupt
+
+        return Measurement({"dataset": dataset, "method": method, "seed": seed}, measure)
+
+    monkeypatch.setattr(Comparison, "measurement", interrupted)
+    result = reproduce("table-nodes", "--quick", "--out", str(tmp_path))
+    assert result.exit_code == INTERRUPTED
+    assert "the same command goes on" in result.stderr
+
+
+def test_nothing_measured_is_an_error(tmp_path: Path) -> None:
+    result = reproduce(
+        *("table-nodes", "--datasets", "photo", "--methods", "logistic", "--splits", "1"),
+        *("--data", str(tmp_path), "--out", str(tmp_path / "out")),
+    )
+    assert result.exit_code == DATA
+    assert "None of the 1 runs" in result.stderr

@@ -1,0 +1,104 @@
+"""Tables 1 and 2 as measurements."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from small_runs import small_graph
+
+from xtcl.baselines.registry import METHODS, make_method
+from xtcl.errors import UsageError
+from xtcl.experiments.evaluate import evaluate
+from xtcl.experiments.reproduction.comparison import ORDER, LinkTable, NodeTable
+from xtcl.experiments.reproduction.experiment import Bench, Scope
+from xtcl.experiments.reproduction.paper_tables import COLUMNS, PRINTED, printed
+from xtcl.experiments.reproduction.registry import EXPERIMENTS, make_experiment
+from xtcl.experiments.reproduction.statistics import DATASETS, DatasetStatistics
+from xtcl.experiments.reproduction.statistics import PRINTED as COUNTS
+from xtcl.report.reproduction.registry import DRAWERS
+
+CPU = torch.device("cpu")
+
+
+def test_every_system_that_knows_the_task_is_compared() -> None:
+    for table in (NodeTable(), LinkTable()):
+        runs = table.measurements(Scope())
+        compared = {run.what["method"] for run in runs}
+        assert compared == {
+            name
+            for name, kind in METHODS.items()
+            if table.task in kind.tasks and name != "ceiling-scl"
+        }
+        assert {run.what["dataset"] for run in runs} == set(COLUMNS)
+        assert {run.what["seed"] for run in runs} == {0, 1, 2, 3, 4}
+        assert len({run.key for run in runs}) == len(runs) == 5 * 5 * len(compared)
+
+
+def test_a_batch_cut_short_has_all_systems_on_fewer_splits() -> None:
+    runs = NodeTable().measurements(Scope(datasets=["cora"]))
+    systems = len({run.what["method"] for run in runs})
+    assert [run.what["seed"] for run in runs[: systems + 1]] == [0] * systems + [1]
+
+
+def test_the_scope_is_kept() -> None:
+    runs = LinkTable().measurements(Scope(["photo", "cora"], ["gat", "gcn"], splits=1))
+    places = [tuple(run.what.values()) for run in runs]
+    assert places == [(d, m, 0) for d in ("cora", "photo") for m in ("gcn", "gat")]
+    quick = NodeTable().measurements(Scope(quick=True))
+    assert {run.what["dataset"] for run in quick} == {"cora"}
+    assert {run.what["seed"] for run in quick} == {0, 1}
+    asked = NodeTable().measurements(Scope(datasets=["photo"], splits=3, quick=True))
+    assert {(run.what["dataset"], run.what["seed"]) for run in asked} == {
+        ("photo", seed) for seed in range(3)
+    }
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(UsageError, match="There is no data set 'core' here"):
+        NodeTable().measurements(Scope(datasets=["core"]))
+    with pytest.raises(UsageError, match="There is no method 'gnc' here"):
+        NodeTable().measurements(Scope(methods=["gnc"]))
+    with pytest.raises(UsageError, match=r"There is no experiment 'table-node'.*table-nodes"):
+        make_experiment("table-node")
+
+
+@pytest.mark.parametrize("table", [NodeTable(), LinkTable()])
+def test_a_run_measures_what_evaluate_does(table: NodeTable | LinkTable) -> None:
+    graph = small_graph()
+    bench = Bench(CPU, _graphs={"cora": graph})
+    found = table.measurement("cora", "logistic", 3).measure(bench)
+    result = evaluate(graph, table.task, make_method("logistic"), splits=1, seed=3)
+    assert found["figure"] == result.runs[0]
+    assert found["seconds"] >= 0
+
+
+def test_the_printed_tables_name_systems_in_order() -> None:
+    for task, rows in PRINTED.items():
+        assert set(rows) <= set(ORDER)
+        assert all(len(row) == len(COLUMNS) for row in rows.values())
+        assert printed(task, "xtcl-gcn", "cora") == rows["xtcl-gcn"][0]
+        assert printed(task, "logistic", "cora") is None
+        assert printed(task, "gcn", "karate") is None
+
+
+def test_statistics_count_edges_both_ways() -> None:
+    graph = small_graph()
+    (run,) = DatasetStatistics().measurements(Scope(quick=True))
+    found = run.measure(Bench(CPU, _graphs={"cora": graph}))
+    assert found == {
+        "nodes": 80,
+        "edges": graph.adjacency.nnz,
+        "classes": 3,
+        "attributes": 16,
+    }
+    assert [run.key for run in DatasetStatistics().measurements(Scope())] == list(DATASETS)
+    assert set(COUNTS) == set(DATASETS)
+
+
+def test_cora_is_as_printed() -> None:
+    found = DatasetStatistics().measurement("cora").measure(Bench(CPU))
+    assert tuple(found.values()) == COUNTS["cora"]
+
+
+def test_every_experiment_can_be_drawn() -> None:
+    assert DRAWERS.keys() == EXPERIMENTS.keys()

@@ -1,0 +1,87 @@
+"""Importance of relations: the sampler's own weights, and intervals from resampled nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from small_runs import small_graph
+
+from xtcl.experiments.evaluate import make_split
+from xtcl.experiments.reproduction import importance as module
+from xtcl.experiments.reproduction.experiment import Bench, Scope
+from xtcl.experiments.reproduction.importance import GROUPS, Importance, group_counts
+from xtcl.relations.view import TrainingView
+from xtcl.sampling.fold import Fold
+from xtcl.sampling.patterns import PatternCounts
+from xtcl.sampling.xgsampler import XGSampler
+from xtcl.tasks.pipeline import FitOptions, fit_sampler
+from xtcl.tasks.registry import make_task
+from xtcl.tasks.training_side import training_side
+
+CPU = torch.device("cpu")
+GRAPH = small_graph(300)
+
+
+def bench() -> Bench:
+    return Bench(CPU, _graphs={"cora": GRAPH})
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_weights_are_those_of_a_fit_and_lie_in_their_intervals(
+    task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RESAMPLES", 60)
+    found = Importance().measurement("cora", task, 2).measure(bench())
+    known = make_task(task)
+    side = training_side(GRAPH, make_split(GRAPH, task, 2))
+    fitted = fit_sampler(side.graph, known, known.recipe("gcn"), FitOptions(seed=2))
+    assert list(found) == [weight.relation for weight in fitted.relation_weights_]
+    for weight in fitted.relation_weights_:
+        relation = found[weight.relation]
+        assert (relation["w0"], relation["w1"]) == (weight.w0, weight.w1)
+        assert relation["importance"] == max(abs(weight.w0), abs(weight.w1))
+        low, high = relation["interval"]
+        assert 0 <= low <= high < 50
+    inside = [r["interval"][0] <= r["importance"] <= r["interval"][1] for r in found.values()]
+    assert np.mean(inside) > 0.7  # the importance of a weak relation is biased upwards
+    again = Importance().measurement("cora", task, 2).measure(bench())
+    assert again == found
+
+
+def test_groups_add_up_to_the_counts_of_the_fit() -> None:
+    known = make_task("nodes")
+    side = training_side(GRAPH, make_split(GRAPH, "nodes", 0))
+    view = TrainingView.of(side.graph, side.labelled, CPU)
+    folds = known.folds(view, 5, np.random.default_rng(0))
+    sampler = XGSampler().fit(view, folds)
+    codes, counts = group_counts(sampler, folds, 0, bench())
+    assert 5 <= len(counts) <= GROUPS
+    whole = PatternCounts(codes, counts.sum(axis=0))
+    np.testing.assert_array_equal(whole.codes, sampler.counts_.codes)
+    np.testing.assert_array_equal(whole.counts, sampler.counts_.counts)
+
+
+def test_groups_that_are_alike_leave_nothing_to_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    def alike(
+        sampler: XGSampler, folds: list[Fold], seed: int, bench: Bench
+    ) -> tuple[np.ndarray, np.ndarray]:
+        counts = sampler.counts_
+        whole = PatternCounts(counts.codes, 7 * counts.counts)
+        for weight in XGSampler().restore(sampler.view_, whole).relation_weights_:
+            expected[weight.relation] = weight.importance
+        return counts.codes, np.stack([counts.counts] * 7)
+
+    expected: dict[str, float] = {}
+    monkeypatch.setattr(module, "group_counts", alike)
+    found = Importance().measurement("cora", "nodes", 0).measure(bench())
+    for name, relation in found.items():
+        assert relation["interval"] == pytest.approx([expected[name]] * 2)
+
+
+def test_scope() -> None:
+    runs = Importance().measurements(Scope())
+    assert len(runs) == 10
+    assert len({run.key for run in runs}) == 10
+    quick = Importance().measurements(Scope(quick=True))
+    assert [run.key for run in quick] == ["cora-nodes-0", "cora-links-0"]
