@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from paper_figures import BEST_PUBLISHED, BEST_PUBLISHED_PROTOCOL, BEST_RIVAL, P
 from protocol import DATASETS, METHODS, SPLITS, TASKS
 
 from xtcl.files import atomic_path
+from xtcl.report.markdown import DASH, spread, table
 
 Record = dict[str, Any]
 Results = dict[tuple[str, str, str], Record]
@@ -40,7 +41,6 @@ PURITY_ROWS = {
     "links": {},
 }
 COMPARED = (("xtcl-gcn", "propagation"), ("xtcl-gcn", "gcn"), ("xtcl-gat", "gat"))
-DASH = "–"  # noqa: RUF001
 BELOW = "▼"
 
 
@@ -134,7 +134,7 @@ def figure(run: Record | None, paper: float | None) -> str:
     if run is None:
         return DASH
     count = len(run["runs"])
-    text = spread(run["mean"], run["stderr"], count)
+    text = spread(run["mean"], run["stderr"] if count > 1 else None)
     if count < SPLITS[run["dataset"]]:
         text += f" ({count} split{'s' if count > 1 else ''})"
     below = paper is not None and round(run["mean"], 2) < paper
@@ -168,13 +168,8 @@ def difference_cell(differences: np.ndarray) -> str:
     count = len(differences)
     if not count:
         return DASH
-    error = float(differences.std(ddof=1) / count**0.5) if count > 1 else 0.0
-    return spread(float(differences.mean()), error, count, sign="+")
-
-
-def spread(mean: float, error: float, count: int, sign: str = "") -> str:
-    """A mean with its standard error, which a single split does not have."""
-    return f"{mean:{sign}.2f} ± {error:.2f}" if count > 1 else f"{mean:{sign}.2f}"
+    error = float(differences.std(ddof=1) / count**0.5) if count > 1 else None
+    return spread(float(differences.mean()), error, sign="+")
 
 
 def seconds_tables(results: Results) -> str:
@@ -208,12 +203,6 @@ def described(machine: Record) -> str:
     """A machine in words."""
     gpu = "no GPU" if machine["gpu"] == "none" else machine["gpu"]
     return f"{gpu}; {machine['cpu']}, {machine['cpus']} CPUs, {machine['threads']} thread(s)"
-
-
-def table(head: list[str], rows: Iterable[list[str]]) -> str:
-    """A Markdown table."""
-    ruler = ["---"] * len(head)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, ruler, *rows])
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from accuracy_tables import table
 from options import run_options
 from protocol import DATASETS
 from torch import Tensor
@@ -36,6 +35,7 @@ from xtcl.files import atomic_path
 from xtcl.graph.datasets import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.graph.node_split import NodeSplit
+from xtcl.report.markdown import table
 from xtcl.tasks.fit import fit_task
 from xtcl.tasks.logistic_head import logistic_path
 from xtcl.tasks.logistic_problem import prepare

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from accuracy_tables import DASH, main
+from accuracy_tables import main
 from paper_figures import BEST_PUBLISHED, BEST_RIVAL, PAPER
 from protocol import DATASETS, SPLITS, TASKS
+
+from xtcl.report.markdown import DASH
 
 GPU = {"cpu": "Acme 9", "cpus": 16, "threads": 8, "gpu": "Big GPU"}
 LAPTOP = {"cpu": "Acme 1", "cpus": 2, "threads": 1, "gpu": "none"}
