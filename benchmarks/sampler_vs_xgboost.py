@@ -21,6 +21,7 @@ import numpy as np
 import torch
 import xgboost as xgb
 
+from xtcl.baselines.naive_xgboost import boost, pair_table
 from xtcl.graph.datasets import block_model
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.thresholds import levels_above, thresholds
@@ -81,16 +82,9 @@ def score(values: torch.Tensor, stumps: Stumps, eta: torch.Tensor) -> torch.Tens
 def xgboost_learn(values: np.ndarray, alike: np.ndarray, threads: int) -> tuple[xgb.Booster, float]:
     """XGBoost's own training, its data preparation included; also the seconds of that."""
     start = time.perf_counter()
-    table = xgb.QuantileDMatrix(values, alike, nthread=threads)
+    table = pair_table(values, alike, threads)
     prepared = time.perf_counter() - start
-    settings = {
-        "objective": "binary:logistic",
-        "max_depth": 1,
-        "tree_method": "hist",
-        "eta": 1.0,
-        "nthread": threads,
-    }
-    return xgb.train(settings, table, num_boost_round=values.shape[1]), prepared
+    return boost(table, threads), prepared
 
 
 def check_agreement() -> None:

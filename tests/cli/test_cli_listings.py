@@ -15,7 +15,7 @@ from xtcl.cli.main import app
 from xtcl.graph.datasets.registry import DATASETS
 from xtcl.relations.registry import relation_names
 
-COMMANDS = ["fit", "evaluate", "tune", "datasets", "relations", "methods", "doctor"]
+COMMANDS = ["fit", "evaluate", "tune", "reproduce", "datasets", "relations", "methods", "doctor"]
 
 
 def output(*arguments: str) -> str:

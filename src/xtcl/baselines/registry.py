@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from xtcl.baselines.ceiling_scl import CeilingSCL
 from xtcl.baselines.gat import GAT
 from xtcl.baselines.gcn import GCN
 from xtcl.baselines.logistic import Logistic
 from xtcl.baselines.method import Method
+from xtcl.baselines.naive_tcl import NaiveTCL
 from xtcl.baselines.propagation import PropagationMethod
+from xtcl.baselines.scl import SCL
+from xtcl.baselines.sscl import SSCL
 from xtcl.baselines.xtcl import XTCLGAT, XTCLGCN
 from xtcl.errors import UsageError, known_names
 
 METHODS: dict[str, type[Method]] = {
-    kind.name: kind for kind in (XTCLGCN, XTCLGAT, GCN, GAT, Logistic, PropagationMethod)
+    kind.name: kind
+    for kind in (
+        XTCLGCN,
+        XTCLGAT,
+        SSCL,
+        SCL,
+        CeilingSCL,
+        NaiveTCL,
+        GCN,
+        GAT,
+        Logistic,
+        PropagationMethod,
+    )
 }
 
 

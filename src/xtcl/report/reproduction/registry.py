@@ -10,9 +10,13 @@ from typing import Any
 
 from xtcl.experiments.reproduction.experiment import Experiment, Record
 from xtcl.files import atomic_path
+from xtcl.report.reproduction.class_count import draw_class_count
 from xtcl.report.reproduction.comparison import draw_comparison
 from xtcl.report.reproduction.importance import draw_importance
+from xtcl.report.reproduction.learning_curve import draw_learning_curve
+from xtcl.report.reproduction.perturbed_labels import draw_perturbed_labels
 from xtcl.report.reproduction.statistics import draw_statistics
+from xtcl.report.reproduction.training_time import draw_training_time
 
 Draw = Callable[[Any, Sequence[Record], Path], str]
 """Writes pictures into a folder, and gives the page."""
@@ -21,7 +25,11 @@ DRAWERS: dict[str, Draw] = {
     "table-nodes": draw_comparison,
     "table-links": draw_comparison,
     "datasets": draw_statistics,
+    "learning-curve": draw_learning_curve,
+    "perturbation": draw_perturbed_labels,
     "importance": draw_importance,
+    "time": draw_training_time,
+    "classes": draw_class_count,
 }
 
 

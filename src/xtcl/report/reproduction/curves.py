@@ -1,0 +1,72 @@
+"""Figures over a growing quantity: one line for each system, with standard errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xtcl.baselines.registry import METHODS
+from xtcl.experiments.reproduction.experiment import Record
+from xtcl.report.markdown import DASH, spread, table
+from xtcl.report.pictures import PALETTE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Value = Callable[[Record], float]
+Curves = dict[str, dict[float, list[float]]]
+"""By system and place on the axis, the values of all runs there."""
+
+
+def curves_of(records: Sequence[Record], axis: str, value: Value, by: str = "method") -> Curves:
+    """Gather runs; systems stay in the order in which they come."""
+    curves: Curves = {}
+    for record in records:
+        line = curves.setdefault(record.what[by], {})
+        line.setdefault(record.what[axis], []).append(value(record))
+    return curves
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
+    """The mean, and its standard error where there is more than one value."""
+    error = float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
+    return float(np.mean(values)), error
+
+
+def curves_table(curves: Curves, axis: str) -> str:
+    """A row for each place on the axis, a column for each system."""
+    places = sorted({place for line in curves.values() for place in line})
+
+    def cell(line: dict[float, list[float]], place: float) -> str:
+        return spread(*mean_and_error(line[place])) if place in line else DASH
+
+    return table(
+        [axis, *(title_of(name) for name in curves)],
+        [[f"{place:g}", *(cell(line, place) for line in curves.values())] for place in places],
+    )
+
+
+def draw_curves(axes: Axes, curves: Curves) -> None:
+    """The lines, in the package's colours."""
+    for place, (name, line) in enumerate(curves.items()):
+        x = sorted(line)
+        means, errors = zip(*(mean_and_error(line[at]) for at in x), strict=True)
+        axes.errorbar(
+            x,
+            means,
+            yerr=[error or 0.0 for error in errors],
+            marker="o",
+            markersize=4,
+            linewidth=1.5,
+            color=PALETTE[place % len(PALETTE)],
+            label=title_of(name),
+        )
+    axes.grid(linewidth=0.5, alpha=0.5)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def title_of(name: str) -> str:
+    """How a system is called in tables and figures."""
+    return METHODS[name].title if name in METHODS else name

@@ -1,0 +1,145 @@
+"""The experiments over a growing quantity, as measurements."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from small_runs import shrink_recipes, small_graph
+
+from xtcl.baselines.ceiling_scl import CeilingSCL
+from xtcl.baselines.registry import make_method
+from xtcl.experiments.above_pairs import above_pairs, label_information
+from xtcl.experiments.evaluate import evaluate
+from xtcl.experiments.reproduction import node_run as runs
+from xtcl.experiments.reproduction.class_count import ClassCount
+from xtcl.experiments.reproduction.experiment import Bench, Plain, Scope
+from xtcl.experiments.reproduction.learning_curve import PERCENT, LearningCurve, growing_split
+from xtcl.experiments.reproduction.node_run import node_run, system_for
+from xtcl.experiments.reproduction.perturbed_labels import RELATION, PerturbedLabels
+from xtcl.experiments.reproduction.training_time import SYSTEMS, TrainingTime, pairs_of
+from xtcl.graph.graph import Graph
+from xtcl.graph.node_split import NodeSplit, node_split
+from xtcl.tasks.training_side import TrainingSide
+
+CPU = torch.device("cpu")
+GRAPH = small_graph(200)
+
+
+def bench() -> Bench:
+    return Bench(CPU, _graphs={"cora": GRAPH})
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, module: str) -> list[tuple[Graph, NodeSplit]]:
+    """Graphs and splits that an experiment asks to have measured, in place of measuring."""
+    seen: list[tuple[Graph, NodeSplit]] = []
+
+    def note(graph: Graph, split: NodeSplit, method: str, seed: int, bench: Bench) -> Plain:
+        seen.append((graph, split))
+        return {"figure": 1.0}
+
+    monkeypatch.setattr(f"xtcl.experiments.reproduction.{module}.node_run", note)
+    return seen
+
+
+def test_a_node_run_scores_both_sides() -> None:
+    found = node_run(GRAPH, node_split(GRAPH, seed=4), "logistic", 4, bench())
+    figure = evaluate(GRAPH, "nodes", make_method("logistic"), splits=1, seed=4).runs[0]
+    assert found["figure"] == figure
+    assert 50 < found["train"] <= 100
+    assert found["seconds"] > 0
+
+
+def test_only_the_ceiling_is_handed_the_true_labels() -> None:
+    ceiling = system_for("ceiling-scl", GRAPH)
+    assert isinstance(ceiling, CeilingSCL)
+    assert ceiling.truth is GRAPH.labels
+    assert type(system_for("gcn", GRAPH)) is type(make_method("gcn"))
+
+
+# Learning curves
+
+
+def test_training_sets_grow_and_the_test_set_stays() -> None:
+    splits = [growing_split(GRAPH, percent, seed=2) for percent in PERCENT]
+    for fewer, more in itertools.pairwise(splits):
+        assert set(fewer.train) < set(more.train)
+        np.testing.assert_array_equal(fewer.test, more.test)
+    assert len(splits[-1].test) == 40
+    assert [len(split.train) for split in splits] == [2, 10, 20, 40, 80, 120, 160]
+    assert not set(splits[-1].train) & set(splits[-1].test)
+    other = growing_split(GRAPH, 10, seed=3)
+    assert set(other.test) != set(splits[0].test)
+
+
+def test_every_class_has_a_training_node_where_there_is_room() -> None:
+    assert GRAPH.labels is not None
+    for seed in range(20):
+        train = growing_split(GRAPH, 2, seed).train  # four nodes, three classes
+        assert set(GRAPH.labels[train]) == {0, 1, 2}
+
+
+def test_a_learning_curve_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink_recipes(monkeypatch)
+    experiment = LearningCurve()
+    wanted = experiment.measurements(Scope(quick=True))
+    assert len(wanted) == 3 * 6
+    for run in wanted[:6]:
+        found = run.measure(bench())
+        assert 20 < found["figure"] <= 100, run.key
+
+
+# Classes
+
+
+def test_fewer_classes_are_measured_on_their_own_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = watched(monkeypatch, "class_count")
+    assert ClassCount().measurement(2, "gcn", 5).measure(bench()) == {"figure": 1.0}
+    ((graph, split),) = seen
+    assert graph.num_classes == 2
+    assert len(split.train) + len(split.test) == graph.num_nodes < GRAPH.num_nodes
+    assert [run.key for run in ClassCount().measurements(Scope(quick=True))] == [
+        f"{classes}-{method}-0" for classes in (3, 5, 7) for method in ("gcn", "xtcl-gcn")
+    ]
+
+
+# Perturbed labels
+
+
+def test_perturbed_labels_are_what_is_fitted_and_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = watched(monkeypatch, "perturbed_labels")
+    told = [
+        PerturbedLabels().measurement("vote", number, "gcn", 0, 1).measure(bench())["information"]
+        for number in (0, 150)
+    ]
+    assert GRAPH.labels is not None
+    before, after = (TrainingSide(graph).labels for graph, _ in seen)
+    np.testing.assert_array_equal(before, GRAPH.labels)
+    assert (after != GRAPH.labels).any()
+    assert told[0] == label_information(GRAPH.labels, above_pairs(GRAPH, RELATION))
+    assert told[1] > told[0]
+    assert len(PerturbedLabels().measurements(Scope())) == 2 * 6 * 4 * 3 * 5
+
+
+# Training time
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_time_is_measured_for_both_systems(system: str) -> None:
+    if system == "naive-xgboost":
+        pytest.importorskip("xgboost")
+    found = TrainingTime().measurement(300, system, 0).measure(Bench(CPU))
+    assert 0 < found["seconds"] < 60
+
+
+def test_both_systems_get_pairs_that_grow_as_the_square() -> None:
+    sizes = [len(pairs_of(size, 0, CPU)[1][0].queries) for size in (200, 400)]
+    assert sizes[0] == pytest.approx(100, abs=25)
+    assert sizes[1] == pytest.approx(200, abs=35)
+
+
+def test_what_node_run_takes_for_a_classifier() -> None:
+    with pytest.raises(Exception, match="Only a node classifier"):
+        runs.training_accuracy(object(), None)  # type: ignore[arg-type]
