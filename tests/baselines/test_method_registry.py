@@ -15,7 +15,10 @@ from xtcl.tasks.pipeline import FitOptions
 from xtcl.tasks.registry import TASKS, make_task
 from xtcl.tasks.training_side import training_side
 
-NAMES = "xtcl-gcn xtcl-gat sscl scl ceiling-scl naive-tcl gcn gat logistic propagation"
+NAMES = (
+    "xtcl-gcn xtcl-gat sscl scl ceiling-scl naive-tcl dgi sugrl asp polygcl gcn gat dgcn cocos "
+    "subgraph logistic propagation"
+)
 
 
 def test_every_method_goes_by_its_own_name() -> None:

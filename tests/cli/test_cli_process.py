@@ -15,6 +15,8 @@ from xtcl.estimator import XTCL
 # The signal is a real one; only the moment at which it comes is arranged.
 INTERRUPTED = """
 import os, signal, sys
+# A shell's background job is born deaf to the signal.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {tests!r})
 from contextlib import contextmanager
 from xtcl.cli.bars import Bars

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from xtcl.baselines.asp import ASP
 from xtcl.baselines.ceiling_scl import CeilingSCL
+from xtcl.baselines.cocos import CoCoS
+from xtcl.baselines.dgcn import DGCN
+from xtcl.baselines.dgi import DGI
 from xtcl.baselines.gat import GAT
 from xtcl.baselines.gcn import GCN
 from xtcl.baselines.logistic import Logistic
 from xtcl.baselines.method import Method
 from xtcl.baselines.naive_tcl import NaiveTCL
+from xtcl.baselines.polygcl import PolyGCL
 from xtcl.baselines.propagation import PropagationMethod
 from xtcl.baselines.scl import SCL
 from xtcl.baselines.sscl import SSCL
+from xtcl.baselines.subgraph import SubGraph
+from xtcl.baselines.sugrl import SUGRL
 from xtcl.baselines.xtcl import XTCLGAT, XTCLGCN
 from xtcl.errors import UsageError, known_names
 
@@ -23,8 +30,15 @@ METHODS: dict[str, type[Method]] = {
         SCL,
         CeilingSCL,
         NaiveTCL,
+        DGI,
+        SUGRL,
+        ASP,
+        PolyGCL,
         GCN,
         GAT,
+        DGCN,
+        CoCoS,
+        SubGraph,
         Logistic,
         PropagationMethod,
     )

@@ -1,0 +1,245 @@
+"""SubGraph: its network and loss in plain loops, what it may see, and that it learns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from small_runs import Recorder
+from torch import Tensor
+
+from xtcl.baselines import subgraph_network
+from xtcl.baselines.subgraph import SETTINGS, USUAL, SubGraph, log_counts
+from xtcl.baselines.subgraph_network import (
+    PairInputs,
+    PairNetwork,
+    SubGraphSettings,
+    log_odds,
+    train_pairs,
+)
+from xtcl.errors import DataError, UsageError
+from xtcl.graph.datasets import block_model
+from xtcl.graph.graph import Graph
+from xtcl.graph.link_split import link_split
+from xtcl.graph.node_split import node_split
+from xtcl.learning.encoders.propagation import Propagation
+from xtcl.learning.inputs import encoder_inputs
+from xtcl.learning.trainer import seeded
+from xtcl.progress import Progress
+from xtcl.tasks.scoring import score_on_test
+from xtcl.tasks.training_side import TrainingSide, training_side
+
+CPU = torch.device("cpu")
+SMALL = SubGraphSettings(width=16, epochs=3, least_steps=1)
+GRAPH = block_model(
+    200, num_classes=3, num_attributes=30, mean_degree=10, homophily=0.95, attribute_signal=1.5
+)
+SPLIT = link_split(GRAPH, 0.8, seed=3)
+PAIRS = np.hstack([SPLIT.test, SPLIT.test_negatives])
+
+
+def scores(side: TrainingSide, settings: SubGraphSettings = SMALL, seed: int = 0) -> np.ndarray:
+    answer = SubGraph(settings).fit(side, "links", seed=seed, device=CPU, progress=Progress())
+    found = answer.score(PAIRS)
+    assert found.shape == PAIRS.shape[1:]
+    assert np.isfinite(found).all()
+    return found
+
+
+def inputs_of(graph: Graph, pairs: np.ndarray) -> PairInputs:
+    smoothed = Propagation(1)(*encoder_inputs(graph, CPU))
+    return PairInputs(torch.from_numpy(pairs.copy()), log_counts(graph, pairs, 2, CPU), smoothed)
+
+
+def looped_odds(network: PairNetwork, inputs: PairInputs, stored_moments: bool) -> list[float]:
+    """The formula of `PairNetwork` number by number, in double precision."""
+    values = {name: part.double().tolist() for name, part in network.state_dict().items()}
+
+    def linear(name: str, row: list[float]) -> list[float]:
+        weight, bias = values[f"{name}.weight"], values[f"{name}.bias"]
+        return [
+            b + sum(w * x for w, x in zip(ws, row, strict=True))
+            for ws, b in zip(weight, bias, strict=True)
+        ]
+
+    def normed(name: str, rows: list[list[float]]) -> list[list[float]]:
+        columns = []
+        for c, column in enumerate(zip(*rows, strict=True)):
+            mean = sum(column) / len(column)
+            spread = sum((x - mean) ** 2 for x in column) / len(column)
+            if stored_moments:
+                mean, spread = (values[f"{name}.running_{what}"][c] for what in ("mean", "var"))
+            scale = values[f"{name}.weight"][c] / math.sqrt(spread + 1e-5)
+            columns.append(
+                [max(0.0, scale * (x - mean) + values[f"{name}.bias"][c]) for x in column]
+            )
+        return [list(row) for row in zip(*columns, strict=True)]
+
+    products = []
+    for u, v in inputs.ends.T.tolist():
+        left, right = (linear("inner", inputs.smoothed[end].tolist()) for end in (u, v))
+        products.append(linear("outer", [a * b for a, b in zip(left, right, strict=True)]))
+    features = normed("outer_norm", products)
+    structure = normed("structure_norm", [linear("structure", f) for f in inputs.counts.tolist()])
+    return [linear("readout", s + e)[0] for s, e in zip(structure, features, strict=True)]
+
+
+def cross_entropy(odds: list[float], targets: Tensor) -> float:
+    total = 0.0
+    for odd, target in zip(odds, targets.tolist(), strict=True):
+        chance = 1 / (1 + math.exp(-odd))
+        total -= math.log(chance if target else 1 - chance)
+    return total / len(odds)
+
+
+def test_loss_and_network_are_their_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = block_model(30, num_classes=2, num_attributes=6, mean_degree=4)
+    split = link_split(graph, seed=0)
+    inputs = inputs_of(split.training_graph(graph), np.hstack([split.train, split.train_negatives]))
+    targets = (torch.arange(len(inputs)) < split.train.shape[1]).float()
+    settings = SubGraphSettings(width=5, dropout=0.0, epochs=4, least_steps=1)
+    with seeded(7, CPU):
+        fresh = PairNetwork(6, 8, settings)
+    network, losses = train_pairs(inputs, targets, settings, seed=7)
+    assert len(losses) == 4
+    assert losses[0] == pytest.approx(cross_entropy(looped_odds(fresh, inputs, False), targets))
+    monkeypatch.setattr(subgraph_network, "SCORED_AT_ONCE", 7)
+    expected = looped_odds(network, inputs, True)
+    np.testing.assert_allclose(log_odds(network, inputs).tolist(), expected, atol=1e-5)
+
+
+def test_loss_falls_over_batches() -> None:
+    inputs = inputs_of(GRAPH, np.hstack([SPLIT.train, SPLIT.train_negatives]))
+    targets = (torch.arange(len(inputs)) < SPLIT.train.shape[1]).float()
+    settings = replace(USUAL, width=32, batch=256, epochs=20, least_steps=1)
+    _, losses = train_pairs(inputs, targets, settings, seed=0)
+    assert np.mean(losses[-3:]) < losses[0] - 0.2
+
+
+def test_an_epoch_has_even_batches_and_small_graphs_more_epochs() -> None:
+    settings = SubGraphSettings(epochs=10, least_steps=64, batch=1024)
+    assert [settings.batches(pairs) for pairs in (2, 1025, 1600, 10_240)] == [1, 1, 2, 10]
+    assert [settings.rounds(pairs) for pairs in (2, 3 * 1024, 10_240)] == [64, 22, 10]
+
+
+def test_pubmed_alone_looks_three_hops_far() -> None:
+    assert SETTINGS["pubmed"].hops == 3
+    assert USUAL.hops == 2
+
+
+def test_counts_of_a_training_link_are_those_of_the_graph_without_it() -> None:
+    graph = SPLIT.training_graph(GRAPH)
+    found = log_counts(graph, graph.edges, 2, CPU)
+    for link in range(0, graph.num_edges, 20):
+        rest = graph.with_edges(np.delete(graph.edges, link, axis=1))
+        assert torch.equal(found[link : link + 1], log_counts(rest, graph.edges[:, [link]], 2, CPU))
+
+
+def test_answer_is_the_trained_network_on_counts_without_the_pair_itself() -> None:
+    side = training_side(GRAPH, SPLIT)
+    graph = side.graph
+    answer = SubGraph(SMALL).fit(side, "links", seed=4, device=CPU, progress=Progress())
+    trained = inputs_of(graph, np.hstack([graph.edges, side.negatives]))
+    targets = (torch.arange(len(trained)) < graph.num_edges).float()
+    network, _ = train_pairs(trained, targets, SMALL, seed=4)
+    expected = []
+    for link in (0, 5, 50):
+        rest = graph.with_edges(np.delete(graph.edges, link, axis=1))
+        counts = log_counts(rest, graph.edges[:, [link]], 2, CPU)
+        ends = trained.ends[:, [link]]
+        expected.append(log_odds(network, PairInputs(ends, counts, trained.smoothed)).item())
+    found = answer.score(graph.edges[:, [0, 5, 50]])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_links_of_a_planted_graph_outscore_non_links() -> None:
+    side = training_side(GRAPH, SPLIT)
+    answer = SubGraph().fit(side, "links", seed=0, device=CPU, progress=Progress())
+    # Links inside a class cannot be told from its non-links: nobody gets far above 0.8 here.
+    assert score_on_test(answer, GRAPH, SPLIT)["auc"] > 0.7
+
+
+def caves(count: int, size: int) -> Graph:
+    """Cliques without attributes, each with a quarter of its links missing."""
+    rng = np.random.default_rng(0)
+    inside = np.stack(np.triu_indices(size, k=1))
+    links = np.hstack([inside + cave * size for cave in range(count)])
+    kept = links[:, rng.random(links.shape[1]) < 0.75]
+    return Graph.from_arrays(None, kept, num_nodes=count * size + 2)  # two nodes are isolated
+
+
+def test_structure_alone_tells_links_where_it_can() -> None:
+    graph = caves(20, 8)
+    split = link_split(graph, 0.7, seed=0)
+    side = training_side(graph, split)
+    answer = SubGraph().fit(side, "links", seed=0, device=CPU, progress=Progress())
+    assert score_on_test(answer, graph, split)["auc"] > 0.95
+    isolated = np.array([[0, graph.num_nodes - 2, 3], [graph.num_nodes - 1] * 2 + [3]])
+    assert np.isfinite(answer.score(isolated)).all()
+
+
+def test_three_hops_work_too() -> None:
+    scores(training_side(GRAPH, SPLIT), replace(SMALL, hops=3))
+
+
+def test_same_seed_gives_same_bytes_and_leaves_the_global_state() -> None:
+    side = training_side(GRAPH, SPLIT)
+    settings = replace(SMALL, batch=128)
+    before = torch.random.get_rng_state()
+    first = scores(side, settings, seed=5)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    with torch.random.fork_rng():
+        torch.manual_seed(99)
+        second = scores(side, settings, seed=5)
+    assert first.tobytes() == second.tobytes()
+    assert not np.allclose(first, scores(side, settings, seed=6))
+
+
+def test_test_links_change_nothing() -> None:
+    other = GRAPH.with_edges(SPLIT.train)
+    expected = scores(training_side(GRAPH, SPLIT))
+    np.testing.assert_array_equal(scores(training_side(other, SPLIT)), expected)
+
+
+def test_order_of_ends_changes_nothing() -> None:
+    side = training_side(GRAPH, SPLIT)
+    answer = SubGraph(SMALL).fit(side, "links", seed=0, device=CPU, progress=Progress())
+    np.testing.assert_array_equal(answer.score(PAIRS), answer.score(PAIRS[::-1]))
+    assert answer.score(np.zeros((2, 0), np.int64)).shape == (0,)
+    with pytest.raises(DataError, match="use node numbers from 0 to 199"):
+        answer.score(np.array([[0], [200]]))
+
+
+def test_one_link_and_one_non_link_are_enough() -> None:
+    side = TrainingSide(GRAPH.with_edges(SPLIT.train[:, :1]), SPLIT.train_negatives[:, :1])
+    scores(side)
+
+
+def test_training_tells_how_far_it_is() -> None:
+    progress = Recorder()
+    side = training_side(GRAPH, SPLIT)
+    SubGraph(SMALL).fit(side, "links", seed=0, device=CPU, progress=progress)
+    assert progress.stages[-1] == ("training SubGraph", 3, [1, 1, 1])
+
+
+def test_what_cannot_be_answered_is_refused() -> None:
+    def fit(side: TrainingSide, task: str, settings: SubGraphSettings = SMALL) -> None:
+        SubGraph(settings).fit(side, task, seed=0, device=CPU, progress=Progress())
+
+    side = training_side(GRAPH, SPLIT)
+    with pytest.raises(UsageError, match=r"SubGraph has no task 'nodes'\. It knows: links"):
+        fit(side, "nodes")
+    with pytest.raises(UsageError, match="needs a link split"):
+        fit(training_side(GRAPH, node_split(GRAPH, 0.2)), "links")
+    with pytest.raises(UsageError, match="epochs=0 must be at least 1"):
+        fit(side, "links", replace(SMALL, epochs=0))
+    nothing = np.zeros((2, 0), np.int64)
+    for empty in (
+        TrainingSide(GRAPH.with_edges(nothing), SPLIT.test),
+        replace(side, non_links=nothing),
+    ):
+        with pytest.raises(DataError, match="no training link or non-link"):
+            fit(empty, "links")
