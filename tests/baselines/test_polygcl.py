@@ -9,6 +9,7 @@ import pytest
 import torch
 from small_runs import Recorder
 
+from xtcl.baselines.attribute_dropout import drop_values
 from xtcl.baselines.chebyshev import shifted_laplacian
 from xtcl.baselines.infomax import train_until_flat
 from xtcl.baselines.polygcl import (
@@ -16,7 +17,6 @@ from xtcl.baselines.polygcl import (
     PolyGCL,
     PolyGCLSettings,
     SpectralNetwork,
-    drop_values,
     make_optimiser,
 )
 from xtcl.errors import UsageError

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from xtcl.baselines.asp_contrast import Pair, contrast
+from xtcl.baselines.attribute_dropout import drop_values
 from xtcl.baselines.attribute_graph import nearest_by_attributes
 from xtcl.baselines.infomax import infomax_inputs, train_until_flat
-from xtcl.baselines.polygcl import drop_values
 from xtcl.baselines.sparse_product import sparse_product
 from xtcl.baselines.task_settings import WithTaskSettings
 from xtcl.baselines.thinned_graph import ThinnedGraph

@@ -24,7 +24,10 @@ from xtcl.progress import Progress
 
 @dataclass(frozen=True)
 class DGISettings:
-    """How DGI is trained; the defaults are the published ones, for every graph but PubMed."""
+    """How DGI is trained; the defaults are the published ones of the citation graphs.
+
+    They serve every other graph too: none are published for it, and training stops by its loss.
+    """
 
     width: int = 512
     learning_rate: float = 1e-3
@@ -32,7 +35,7 @@ class DGISettings:
     patience: int = 20
 
 
-PUBLISHED = {"pubmed": DGISettings(width=256)}
+PUBLISHED = {"pubmed": DGISettings(width=256)}  # all others have the defaults
 
 
 class InfomaxNetwork(nn.Module):
@@ -74,6 +77,11 @@ class DGI(SelfSupervised):
     with a new permutation P each epoch. Veličković and others, "Deep Graph Infomax", ICLR 2019,
     with their settings and their rule to stop: no new low of the training loss for 20 epochs, and
     back to the weights of the lowest.
+
+    Figures on trial splits, which no reported one uses. Nodes (seeds 1000 and 1001): 83.47 on Cora,
+    72.28 on CiteSeer. Links, AUC (1000): 93.63 and 94.41. Attribute rows of unit length instead of
+    the published ones that sum to 1 change little (nodes, 1000): 83.30 against 82.85 on Cora, 72.21
+    against 72.81 on CiteSeer.
 
     Cost of an epoch: O(V D h + E h) time, O(V h + E) memory.
     """

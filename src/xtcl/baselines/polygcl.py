@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from xtcl.baselines.attribute_dropout import drop_values
 from xtcl.baselines.chebyshev import MonotoneFilters, shifted_laplacian
 from xtcl.baselines.infomax import Discriminator, infomax_inputs, shuffle_rows, train_until_flat
 from xtcl.baselines.self_supervised import SelfSupervised
 from xtcl.graph.graph import Graph
 from xtcl.learning.trainer import embed, seeded
 from xtcl.progress import Progress
-from xtcl.relations.sparse import quiet_sparse
 
 
 @dataclass(frozen=True)
@@ -93,16 +93,6 @@ class SpectralNetwork(nn.Module):
         return self.mixture[0] * low + self.mixture[1] * high
 
 
-def drop_values(x: Tensor, share: float) -> Tensor:
-    """Dropout of attributes [V, D], sparse (CSR) or dense, which need no gradient."""
-    if x.layout == torch.strided:
-        return F.dropout(x, share)
-    with quiet_sparse():
-        return torch.sparse_csr_tensor(
-            x.crow_indices(), x.col_indices(), F.dropout(x.values(), share), size=x.shape
-        )
-
-
 class PolyGCL(SelfSupervised):
     r"""Nodes of a graph against shuffled ones, seen through a low-pass and a high-pass filter.
 
@@ -123,6 +113,10 @@ class PolyGCL(SelfSupervised):
     The filter comes after W, where it passes through fewer columns. That is the same but for what
     was published between them: a second dropout, which is part of the one of X here, and on PubMed
     batch normalisation, which is left out.
+
+    Figures on a trial split (seed 1000), which no reported one uses. Nodes: 81.90 on Cora, 73.01 on
+    CiteSeer. Links, AUC on Cora: 72.79; the likely reason is that high frequencies, where linked
+    nodes differ, make half of the embedding.
 
     Cost of an epoch: O(V D h + K E h) time, O(K V h + E) memory.
     """

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from xtcl.baselines.attribute_dropout import drop_values
 from xtcl.baselines.infomax import infomax_inputs
-from xtcl.baselines.polygcl import drop_values
 from xtcl.baselines.sugrl_settings import PUBLISHED, PUBLISHED_LINKS, SUGRLSettings
 from xtcl.baselines.task_settings import WithTaskSettings
 from xtcl.errors import DataError, UsageError
