@@ -16,8 +16,8 @@ from xtcl.tasks.registry import TASKS, make_task
 from xtcl.tasks.training_side import training_side
 
 NAMES = (
-    "xtcl-gcn xtcl-gat sscl scl ceiling-scl naive-tcl dgi sugrl asp polygcl gcn gat dgcn cocos "
-    "subgraph logistic propagation"
+    "xtcl-gcn xtcl-gat sscl scl ceiling-scl naive-tcl dgi sugrl asp polygcl gcn gat dgcn "
+    "meta-pn cocos subgraph logistic propagation"
 )
 
 

@@ -10,6 +10,7 @@ from xtcl.baselines.dgi import DGI
 from xtcl.baselines.gat import GAT
 from xtcl.baselines.gcn import GCN
 from xtcl.baselines.logistic import Logistic
+from xtcl.baselines.meta_pn import MetaPN
 from xtcl.baselines.method import Method
 from xtcl.baselines.naive_tcl import NaiveTCL
 from xtcl.baselines.polygcl import PolyGCL
@@ -37,6 +38,7 @@ METHODS: dict[str, type[Method]] = {
         GCN,
         GAT,
         DGCN,
+        MetaPN,
         CoCoS,
         SubGraph,
         Logistic,

@@ -1,0 +1,234 @@
+"""Meta-PN: a network without links, taught by labels that spread over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from xtcl.baselines.meta_propagator import (
+    MetaPropagator,
+    PseudoLoss,
+    Weights,
+    gold_direction,
+    labels_per_hop,
+    meta_objective,
+)
+from xtcl.baselines.method import Method
+from xtcl.baselines.sparse_product import sparse_product
+from xtcl.errors import DataError, UsageError
+from xtcl.learning.encoders.propagation import Propagation
+from xtcl.learning.inputs import encoder_inputs
+from xtcl.learning.trainer import seeded
+from xtcl.progress import Progress
+from xtcl.relations.sparse import quiet_sparse
+from xtcl.tasks.answers import Answer, NodeAnswer
+from xtcl.tasks.training_side import TrainingSide
+
+SPARSE_BELOW = 0.05  # Cora and CiteSeer have 0.01, PubMed 0.1, Photo and Computers 0.35
+SMOOTHING_HOPS = 10
+
+
+@dataclass(frozen=True)
+class MetaPNSettings:
+    """How Meta-PN is trained; an epoch is one step over all nodes.
+
+    `hops` is how far labels spread, `restart` how strongly each step of the final smoothing goes
+    back to the network's own answer, `scale` and `decay` weigh the two terms of `PseudoLoss`.
+    """
+
+    hidden: int = 64
+    hops: int = 3
+    restart: float = 0.2
+    learning_rate: float = 0.01
+    meta_rate: float = 0.1
+    scale: float = 51.2
+    decay: float = 5e-4
+    epochs: int = 100
+
+    def checked(self) -> MetaPNSettings:
+        """These settings, or an error that names the one that cannot be used."""
+        for name in ("hidden", "hops", "epochs"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name}={getattr(self, name)} must be at least 1.")
+        return self
+
+
+CITATIONS = MetaPNSettings(hops=10, decay=5e-3)
+SETTINGS = {
+    "cora": CITATIONS,
+    "citeseer": CITATIONS,
+    # The published scale is 0.05 for each node of a batch: of 4096 here, and of 1024 elsewhere.
+    "pubmed": replace(CITATIONS, scale=204.8),
+}
+
+
+class MetaPN(Method):
+    r"""Pseudo labels teach a two-layer network; known labels teach how to make pseudo labels.
+
+    Labels spread, :math:`Y_k = \hat A^k Y_0`, and a small propagator :math:`\phi` mixes the hops
+    (`MetaPropagator`). The network :math:`\theta` sees attributes alone and learns the mixture of
+    every node (`PseudoLoss`). Before each of its steps :math:`\phi` takes one: towards a lower
+    cross-entropy of the known labels after a virtual step of :math:`\theta` (`meta_objective`). In
+    the end the network's class probabilities are smoothed by ten steps of personalised PageRank.
+    Ding, Wang, Caverlee and Liu, "Meta Propagation Networks for Graph Few-shot Semi-supervised
+    Learning", AAAI 2022. Cost of an epoch: O(nnz(X) h + V K C^2), no link is read; memory
+    O(V (D + h + K C)).
+
+    Steps are over all nodes, not over batches, and the gold loss over all known labels. Citation
+    graphs have the published network, hops and weights of the loss. What is not as published was
+    settled by hidden training labels: a fifth of them in ten rounds on Cora and CiteSeer (seeds
+    1000 and 1001), half of them once on Photo (1000); the propagator's biases began at random then.
+
+    - Learning rate 0.01. The published 0.1 needs a validation set to stop at a good moment: from
+      epoch 30 to 120, without meta steps, accuracy runs between 80.4 and 85.4 on Cora, 62.3 and
+      67.4 on CiteSeer, and to epoch 200 between 41 and 83 on Photo. With 0.01 it stays, from epoch
+      60 on, between 85.0 and 86.2, and 69.2 and 69.8.
+    - So the number of epochs is fixed: there is nothing to stop for, no label is lost to it, and
+      the few that could be hidden would tell accuracy to five points only.
+    - Rate 0.1 for the propagator, because at 0.01, let alone the published 0.0005, every hop keeps
+      a trust of 0.1. The likelihood of hidden labels rises a little (-0.784 to -0.763 on Cora,
+      -0.966 to -0.961 on CiteSeer); accuracy does not (85.6 to 85.1, 69.8 to 68.6).
+    - Restart 0.2. The published 0.1 has 85.1 on Cora, 68.6 on CiteSeer, 88.3 on Photo; this has
+      86.5, 69.1, 89.8.
+    - For graphs without published settings, Photo and Computers among them, three hops: on Photo
+      labels that come from the second or third hop are right for 85 % of the nodes, those from the
+      tenth for 73 %. And a tenth of the published decay, with which accuracy on Photo did not come
+      to rest (72 to 85, at a learning rate of 0.02).
+
+    Test accuracy on trial splits, which no reported figure uses (seeds 1000 and 1001): 83.63 on
+    Cora, 71.26 on CiteSeer. The paper of XTCL has 83.96 and 73.02; the published code reads other,
+    connected versions of these two graphs.
+    """
+
+    name: ClassVar[str] = "meta-pn"
+    title: ClassVar[str] = "Meta-PN"
+    tasks: ClassVar[frozenset[str]] = frozenset({"nodes"})
+
+    def __init__(self, settings: MetaPNSettings | None = None) -> None:
+        """`settings` instead of those settled for the graph."""
+        self.settings = settings
+
+    def fit(
+        self,
+        side: TrainingSide,
+        task: str,
+        *,
+        seed: int,
+        device: torch.device,
+        progress: Progress,
+    ) -> Answer:
+        """Train on the known labels, then smooth."""
+        self.check_task(task)
+        settings = self.settings or SETTINGS.get(side.graph.name, MetaPNSettings())
+        lesson, edge_index = _lesson(side, settings.checked(), device)
+        with progress.stage(f"training {self.title}", settings.epochs) as advance:
+            weights = train_meta_pn(lesson, settings, seed=seed, on_epoch=advance)
+        with torch.no_grad():
+            chances = log_chances(weights, lesson.rows).exp()
+        smooth = Propagation(SMOOTHING_HOPS, settings.restart)
+        smoothed = smooth(chances, edge_index).double().cpu()
+        return NodeAnswer((smoothed / smoothed.sum(dim=1, keepdim=True)).numpy())
+
+
+class FixedRows:
+    """Rows [n, D] that never change, ready for products with weights that do.
+
+    They are sparse where few entries are not 0; `sparse_product` does for dense ones too.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        self.width = x.shape[1]
+        self.rows, self.columns = x, x.T
+        if torch.count_nonzero(x) < SPARSE_BELOW * x.numel():
+            with quiet_sparse():
+                self.rows, self.columns = x.to_sparse_csr(), x.T.contiguous().to_sparse_csr()
+
+    def times(self, weights: Tensor) -> Tensor:
+        """The product [n, h] with `weights` [D, h], which alone have a gradient."""
+        return sparse_product(self.rows, self.columns, weights)
+
+
+class Lesson(NamedTuple):
+    """What there is to learn from: all rows; known rows and their classes; labels of each hop."""
+
+    rows: FixedRows
+    known_rows: FixedRows
+    classes: Tensor
+    start: Tensor
+    spread: Tensor
+
+
+def _lesson(
+    side: TrainingSide, settings: MetaPNSettings, device: torch.device
+) -> tuple[Lesson, Tensor]:
+    """What there is to learn from, and the links."""
+    codes = side.labels[side.labelled]
+    if not len(codes):
+        raise DataError(f"Graph '{side.graph.name}' has no known label to train on; give some.")
+    x, edge_index = encoder_inputs(side.graph, device)
+    known = torch.from_numpy(side.labelled).to(device)
+    classes = torch.from_numpy(codes).to(device)
+    start = torch.zeros(len(x), side.graph.num_classes, device=device)
+    start[known, classes] = 1.0
+    spread = labels_per_hop(start, edge_index, settings.hops)
+    return Lesson(FixedRows(x), FixedRows(x[known]), classes, start, spread), edge_index
+
+
+def log_chances(weights: Weights, rows: FixedRows) -> Tensor:
+    r""":math:`\log \text{softmax}(\text{ReLU}(X W_1) W_2)`, [n, C]."""
+    first, second = weights
+    return F.log_softmax(torch.relu(rows.times(first)) @ second, dim=1)
+
+
+def first_weights(*widths: int, device: torch.device) -> Weights:
+    """Glorot's initial weights between layers of these widths."""
+    weights = [torch.empty(size, device=device) for size in pairwise(widths)]
+    return tuple(nn.init.xavier_uniform_(weight).requires_grad_() for weight in weights)
+
+
+def train_meta_pn(
+    lesson: Lesson,
+    settings: MetaPNSettings,
+    *,
+    seed: int,
+    on_epoch: Callable[[int], None] = lambda done: None,
+) -> Weights:
+    """The network's weights. Given the same seed, a run on the CPU repeats to the byte."""
+    start, spread, device = lesson.start, lesson.spread, lesson.start.device
+    rate, num_classes = settings.learning_rate, start.shape[1]
+    loss = PseudoLoss(settings.scale, settings.decay)
+
+    def chances_of(weights: Weights) -> Tensor:
+        return log_chances(weights, lesson.rows)
+
+    def gold_loss(weights: Weights) -> Tensor:
+        return F.nll_loss(log_chances(weights, lesson.known_rows), lesson.classes)
+
+    with seeded(seed, device):
+        weights = first_weights(lesson.rows.width, settings.hidden, num_classes, device=device)
+        propagator = MetaPropagator(num_classes).to(device)
+        optimiser = torch.optim.Adam(weights, lr=rate)
+        meta_optimiser = torch.optim.Adam(propagator.parameters(), lr=settings.meta_rate)
+        for _ in range(settings.epochs):
+            chances, pseudo = chances_of(weights), propagator(start, spread)
+            before = loss(pseudo.detach(), chances, weights)
+            gradient = torch.autograd.grad(before, weights, retain_graph=True)
+            direction = gold_direction(weights, gradient, rate, gold_loss)
+            meta_optimiser.zero_grad()
+            torch.autograd.backward(
+                meta_objective(chances_of, weights, direction, pseudo, loss, rate)
+            )
+            meta_optimiser.step()
+            with torch.no_grad():
+                pseudo = propagator(start, spread)
+            optimiser.zero_grad()
+            torch.autograd.backward(loss(pseudo, chances, weights))
+            optimiser.step()
+            on_epoch(1)
+    return weights

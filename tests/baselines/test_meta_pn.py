@@ -1,0 +1,251 @@
+"""Meta-PN: its network and last step against plain algebra, and what every system must do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F  # noqa: N812
+
+from xtcl.baselines.meta_pn import (
+    SETTINGS,
+    SMOOTHING_HOPS,
+    SPARSE_BELOW,
+    FixedRows,
+    Lesson,
+    MetaPN,
+    MetaPNSettings,
+    first_weights,
+    log_chances,
+    train_meta_pn,
+)
+from xtcl.baselines.meta_propagator import MetaPropagator, PseudoLoss, Weights, labels_per_hop
+from xtcl.errors import DataError, UsageError
+from xtcl.graph.datasets import block_model
+from xtcl.graph.graph import Graph
+from xtcl.graph.node_split import node_split
+from xtcl.learning.inputs import encoder_inputs
+from xtcl.learning.trainer import seeded
+from xtcl.progress import Advance, Progress
+from xtcl.tasks.answers import NodeAnswer
+from xtcl.tasks.scoring import score_on_test
+from xtcl.tasks.training_side import TrainingSide, training_side
+
+CPU = torch.device("cpu")
+GRAPH = block_model(
+    200, num_classes=3, num_attributes=30, mean_degree=10, homophily=0.9, attribute_signal=1.2
+)
+SPLIT = node_split(GRAPH, 0.1, seed=3)
+SIDE = training_side(GRAPH, SPLIT)
+SHORT = MetaPNSettings(epochs=5)
+
+
+def chances_of(
+    side: TrainingSide, settings: MetaPNSettings | None = None, seed: int = 0
+) -> np.ndarray:
+    answer = MetaPN(settings).fit(side, "nodes", seed=seed, device=CPU, progress=Progress())
+    assert isinstance(answer, NodeAnswer)
+    assert answer.probabilities.shape == (side.graph.num_nodes, side.graph.num_classes)
+    np.testing.assert_allclose(answer.probabilities.sum(axis=1), 1.0)
+    return answer.probabilities
+
+
+def accuracy(found: np.ndarray, graph: Graph) -> float:
+    return score_on_test(NodeAnswer(found), graph, SPLIT)["accuracy"]
+
+
+def lesson_of(side: TrainingSide, hops: int) -> Lesson:
+    """The lesson, put together by hand."""
+    x, edge_index = encoder_inputs(side.graph, CPU)
+    classes = torch.from_numpy(side.labels[side.labelled])
+    start = torch.zeros(side.graph.num_nodes, side.graph.num_classes)
+    for node, code in zip(side.labelled, classes.tolist(), strict=True):
+        start[int(node), code] = 1.0
+    known = torch.stack([x[int(node)] for node in side.labelled])
+    spread = labels_per_hop(start, edge_index, hops)
+    return Lesson(FixedRows(x), FixedRows(known), classes, start, spread)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5])
+def test_fixed_rows_have_the_product_and_gradient_of_dense_ones(share: float) -> None:
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 50, generator=draw) * (torch.rand(40, 50, generator=draw) < share)
+    rows = FixedRows(x)
+    assert (rows.rows.layout == torch.sparse_csr) == (share < SPARSE_BELOW)
+    weights = torch.randn(50, 7, generator=draw).requires_grad_()
+    torch.testing.assert_close(rows.times(weights), x @ weights)
+    pull = torch.randn(40, 7, generator=draw)
+    found, expected = (
+        torch.autograd.grad((product * pull).sum(), weights)[0]
+        for product in (rows.times(weights), x @ weights)
+    )
+    torch.testing.assert_close(found, expected)
+
+
+def test_network_is_its_formula() -> None:
+    x = torch.randn(9, 4, generator=torch.Generator().manual_seed(1))
+    with seeded(0, CPU):
+        weights = first_weights(4, 8, 3, device=CPU)
+    first, second = (weight.detach().double().numpy() for weight in weights)
+    assert (first.shape, second.shape) == ((4, 8), (8, 3))
+    scores = np.maximum(x.double().numpy() @ first, 0.0) @ second
+    expected = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    found = log_chances(weights, FixedRows(x)).detach().numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def train_exactly(lesson: Lesson, settings: MetaPNSettings, seed: int) -> Weights:
+    """Training by its definition, with autograd through the virtual step for the meta gradient."""
+    start, spread, rate = lesson.start, lesson.spread, settings.learning_rate
+    loss = PseudoLoss(settings.scale, settings.decay)
+    with seeded(seed, CPU):
+        weights = first_weights(lesson.rows.width, settings.hidden, start.shape[1], device=CPU)
+        propagator = MetaPropagator(start.shape[1])
+    optimiser = torch.optim.Adam(weights, lr=rate)
+    meta_optimiser = torch.optim.Adam(propagator.parameters(), lr=settings.meta_rate)
+    for _ in range(settings.epochs):
+        if settings.meta_rate:
+            value = loss(propagator(start, spread), log_chances(weights, lesson.rows), weights)
+            slopes = torch.autograd.grad(value, weights, create_graph=True)
+            moved = tuple(w - rate * slope for w, slope in zip(weights, slopes, strict=True))
+            meta_optimiser.zero_grad()
+            scores = log_chances(moved, lesson.known_rows)
+            torch.autograd.backward(F.nll_loss(scores, lesson.classes))
+            meta_optimiser.step()
+        optimiser.zero_grad()
+        pseudo = propagator(start, spread).detach()
+        torch.autograd.backward(loss(pseudo, log_chances(weights, lesson.rows), weights))
+        optimiser.step()
+    return weights
+
+
+def test_training_is_its_definition() -> None:
+    lesson, settings = lesson_of(SIDE, 3), MetaPNSettings(epochs=5, learning_rate=0.1)
+    found, exact, still = (
+        torch.cat([weight.detach().flatten() for weight in weights])
+        for weights in (
+            train_meta_pn(lesson, settings, seed=3),
+            train_exactly(lesson, settings, seed=3),
+            train_exactly(lesson, replace(settings, meta_rate=0.0), seed=3),
+        )
+    )
+    assert (found - exact).norm() < 0.05 * (still - exact).norm()
+
+
+def test_meta_steps_touch_neither_weights_nor_optimiser() -> None:
+    """With a propagator that stands still, the network learns as if there were no meta step."""
+    lesson, settings = lesson_of(SIDE, 3), MetaPNSettings(epochs=20, meta_rate=0.0)
+    found, plain = (train(lesson, settings, seed=4) for train in (train_meta_pn, train_exactly))
+    for one, other in zip(found, plain, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+def gold(lesson: Lesson, weights: Weights) -> float:
+    return float(F.nll_loss(log_chances(weights, lesson.known_rows), lesson.classes).detach())
+
+
+def test_training_brings_the_known_labels_closer() -> None:
+    lesson = lesson_of(SIDE, 3)
+    short, long = (train_meta_pn(lesson, MetaPNSettings(epochs=e), seed=0) for e in (1, 60))
+    assert gold(lesson, long) < gold(lesson, short) - 0.3
+
+
+def test_answer_is_the_networks_own_smoothed_by_pagerank() -> None:
+    settings = MetaPNSettings(epochs=5, restart=0.3)
+    lesson = lesson_of(SIDE, settings.hops)
+    own = log_chances(train_meta_pn(lesson, settings, seed=2), lesson.rows).detach()
+    looped = GRAPH.adjacency.toarray().astype(np.float64) + np.eye(200)
+    root = np.diag(looped.sum(axis=1) ** -0.5)
+    start = own.double().exp().numpy()
+    rows = start
+    for _ in range(SMOOTHING_HOPS):
+        rows = 0.7 * (root @ looped @ root @ rows) + 0.3 * start
+    expected = rows / rows.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(chances_of(SIDE, settings, seed=2), expected, atol=1e-5)
+
+
+def test_classes_of_a_planted_graph_are_found() -> None:
+    assert accuracy(chances_of(SIDE), GRAPH) > 0.8  # chance: 0.33
+
+
+def test_published_settings_serve_the_planted_graph_too() -> None:
+    assert accuracy(chances_of(SIDE, SETTINGS["cora"]), GRAPH) > 0.8
+
+
+def test_links_carry_labels_to_nodes_that_have_nothing_else() -> None:
+    bare = Graph.from_arrays(None, GRAPH.edges, GRAPH.labels, num_nodes=200)
+    assert accuracy(chances_of(training_side(bare, SPLIT)), bare) > 0.6
+
+
+def test_same_seed_gives_same_bytes_and_leaves_the_global_state() -> None:
+    first = chances_of(SIDE, SHORT, seed=5)
+    before = torch.random.get_rng_state()
+    second = chances_of(SIDE, SHORT, seed=5)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert first.tobytes() == second.tobytes()
+    assert not np.allclose(first, chances_of(SIDE, SHORT, seed=6))
+
+
+def test_test_labels_change_nothing() -> None:
+    assert GRAPH.labels is not None
+    wrong = np.array(GRAPH.labels)
+    wrong[SPLIT.test] = np.random.default_rng(0).permutation(wrong[SPLIT.test])
+    other = training_side(GRAPH.with_labels(wrong), SPLIT)
+    np.testing.assert_array_equal(chances_of(other, SHORT), chances_of(SIDE, SHORT))
+
+
+def test_isolated_nodes_keep_the_networks_own_answer() -> None:
+    links = GRAPH.edges[:, (GRAPH.edges >= 20).all(axis=0)]
+    side = training_side(GRAPH.with_edges(links), SPLIT)
+    lesson = lesson_of(side, SHORT.hops)
+    own = log_chances(train_meta_pn(lesson, SHORT, seed=0), lesson.rows).detach().exp().numpy()
+    np.testing.assert_allclose(chances_of(side, SHORT)[:20], own[:20], atol=1e-5)
+
+
+def test_a_graph_without_links_is_answered() -> None:
+    side = training_side(GRAPH.with_edges(np.zeros((2, 0), np.int64)), SPLIT)
+    assert accuracy(chances_of(side), GRAPH) > 0.5
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_class_may_have_one_label_or_none(kept: int) -> None:
+    labels = np.array(SIDE.labels)
+    labels[np.flatnonzero(labels == 2)[kept:]] = -1
+    found = chances_of(TrainingSide(GRAPH.with_labels(labels)), SHORT)
+    assert np.isfinite(found).all()
+
+
+def test_settings_go_by_the_name_of_the_graph() -> None:
+    for name, settings in (("cora", SETTINGS["cora"]), ("mine", MetaPNSettings())):
+        side = TrainingSide(replace(SIDE.graph, name=name))
+        np.testing.assert_array_equal(chances_of(side), chances_of(side, settings))
+
+
+def test_progress_counts_the_epochs() -> None:
+    told: list[str] = []
+
+    class Listening(Progress):
+        @contextmanager
+        def stage(self, name: str, steps: int) -> Iterator[Advance]:
+            told.append(f"{name}: {steps}")
+            yield lambda done: told.append(str(done))
+
+    MetaPN(SHORT).fit(SIDE, "nodes", seed=0, device=CPU, progress=Listening())
+    assert told == ["training Meta-PN: 5", *["1"] * 5]
+
+
+def test_what_cannot_be_done_is_said() -> None:
+    def fit(side: TrainingSide, task: str = "nodes", settings: MetaPNSettings = SHORT) -> None:
+        MetaPN(settings).fit(side, task, seed=0, device=CPU, progress=Progress())
+
+    with pytest.raises(UsageError, match=r"Meta-PN has no task 'links'\. It knows: nodes"):
+        fit(SIDE, "links")
+    with pytest.raises(DataError, match="no known label"):
+        fit(TrainingSide(GRAPH.with_labels(np.full(200, -1))))
+    for name in ("epochs", "hops", "hidden"):
+        with pytest.raises(UsageError, match=f"{name}=0 must be at least 1"):
+            fit(SIDE, settings=replace(SHORT, **{name: 0}))
