@@ -13,7 +13,7 @@ from dense import all_rows
 from small_runs import Recorder, narrow
 
 from xtcl.baselines import sscl
-from xtcl.baselines.ceiling_scl import CeilingSCL
+from xtcl.baselines.ceiling_scl import CeilingSCL, with_truth
 from xtcl.baselines.contrastive import Contrastive
 from xtcl.baselines.naive_tcl import NaiveTCL
 from xtcl.baselines.scl import SCL
@@ -291,3 +291,12 @@ def test_progress_says_whose_training_it_is() -> None:
     NaiveTCL(RECIPE).fit(TINY, "nodes", seed=0, device=CPU, progress=recorder)
     assert recorder.names == ["finding positives", "training Naive TCL", "training Naive TCL"]
     assert [sum(done) for _, _, done in recorder.stages] == [30, 4, 4]
+
+
+def test_only_the_ceiling_is_handed_the_true_labels() -> None:
+    graph = block_model(40, num_classes=2, num_attributes=10, mean_degree=6)
+    ceiling = with_truth(CeilingSCL(), graph)
+    assert isinstance(ceiling, CeilingSCL)
+    assert ceiling.truth is graph.labels
+    other = SCL()
+    assert with_truth(other, graph) is other

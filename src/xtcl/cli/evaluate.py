@@ -41,6 +41,7 @@ def evaluate(
 
     Example: xtcl evaluate cora --task nodes --method xtcl-gcn --splits 5 --json
     """
+    from xtcl.baselines.ceiling_scl import with_truth
     from xtcl.baselines.registry import make_method
     from xtcl.baselines.xtcl import XTCLMethod
     from xtcl.device import pick_device
@@ -54,10 +55,11 @@ def evaluate(
             raise UsageError(f"--config is for xtcl-gcn and xtcl-gat: {chosen.name} has no recipe.")
         seeds = range(seed, seed + splits)
         chosen = type(chosen)(read_config(config, task.value, chosen.encoder, seeds, notes))
+    whole = read_graph(graph, data, notes)
     result = run(
-        read_graph(graph, data, notes),
+        whole,
         task.value,
-        chosen,
+        with_truth(chosen, whole),
         splits=splits,
         seed=seed,
         device=pick_device(device),

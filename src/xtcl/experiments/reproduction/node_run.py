@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 
-from xtcl.baselines.ceiling_scl import CeilingSCL
-from xtcl.baselines.method import Method
+from xtcl.baselines.ceiling_scl import with_truth
 from xtcl.baselines.registry import make_method
 from xtcl.errors import UsageError
 from xtcl.experiments.reproduction.experiment import Bench, Plain
@@ -19,7 +18,7 @@ from xtcl.tasks.training_side import TrainingSide, training_side
 def node_run(graph: Graph, split: NodeSplit, method: str, seed: int, bench: Bench) -> Plain:
     """Accuracy in percent on test and training nodes, and the seconds of the fit."""
     side = training_side(graph, split)
-    system = system_for(method, graph)
+    system = with_truth(make_method(method), graph)
     start = time.perf_counter()
     answer = system.fit(side, "nodes", seed=seed, device=bench.device, progress=bench.progress)
     seconds = time.perf_counter() - start
@@ -29,11 +28,6 @@ def node_run(graph: Graph, split: NodeSplit, method: str, seed: int, bench: Benc
         "train": round(100 * training_accuracy(answer, side), 4),
         "seconds": round(seconds, 3),
     }
-
-
-def system_for(method: str, graph: Graph) -> Method:
-    """The system by its name; the ceiling is the one that is handed the true labels."""
-    return CeilingSCL(truth=graph.labels) if method == CeilingSCL.name else make_method(method)
 
 
 def training_accuracy(answer: object, side: TrainingSide) -> float:
