@@ -12,7 +12,7 @@ from xtcl.baselines.directed import DirectedReading
 from xtcl.baselines.dual import OTHER, PUBLISHED, TwoLayerDualGCN, dual_loss
 from xtcl.baselines.method import Method
 from xtcl.baselines.supervised import Supervised, SupervisedSettings
-from xtcl.errors import DataError, UsageError, known_names
+from xtcl.errors import UsageError, known_names
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.learning.trainer import seeded
 from xtcl.progress import Progress
@@ -101,9 +101,7 @@ class DGCN(Method):
         settings = settings if self.epochs is None else replace(settings, epochs=self.epochs)
         if settings.epochs < 1:
             raise UsageError(f"epochs={settings.epochs} must be at least 1.")
-        classes = torch.from_numpy(side.labels[side.labelled]).to(device)
-        if not len(classes):
-            raise DataError(f"Graph '{graph.name}' has no known label to train on; give some.")
+        classes = torch.from_numpy(side.known_labels).to(device)
         labelled = torch.from_numpy(side.labelled).to(device)
         x, edge_index = encoder_inputs(graph, device)
         with progress.stage(f"training {self.title}", settings.epochs) as advance:

@@ -21,7 +21,7 @@ from xtcl.baselines.meta_propagator import (
 )
 from xtcl.baselines.method import Method
 from xtcl.baselines.sparse_product import sparse_product
-from xtcl.errors import DataError, UsageError
+from xtcl.errors import UsageError
 from xtcl.learning.encoders.propagation import Propagation
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.learning.trainer import seeded
@@ -168,9 +168,7 @@ def _lesson(
     side: TrainingSide, settings: MetaPNSettings, device: torch.device
 ) -> tuple[Lesson, Tensor]:
     """What there is to learn from, and the links."""
-    codes = side.labels[side.labelled]
-    if not len(codes):
-        raise DataError(f"Graph '{side.graph.name}' has no known label to train on; give some.")
+    codes = side.known_labels
     x, edge_index = encoder_inputs(side.graph, device)
     known = torch.from_numpy(side.labelled).to(device)
     classes = torch.from_numpy(codes).to(device)

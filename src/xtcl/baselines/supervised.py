@@ -126,11 +126,8 @@ def _inner(embedding: np.ndarray) -> LinkAnswer:
 
 def _label_loss(side: TrainingSide, device: torch.device) -> Loss:
     """Cross-entropy of the known labels."""
-    codes = side.labels
-    if not len(side.labelled):
-        raise DataError(f"Graph '{side.graph.name}' has no known label to train on; give some.")
+    classes = torch.from_numpy(side.known_labels).to(device)
     labelled = torch.from_numpy(side.labelled).to(device)
-    classes = torch.from_numpy(codes[side.labelled]).to(device)
     return lambda output, generator: F.cross_entropy(output[labelled], classes)
 
 

@@ -43,6 +43,14 @@ class TrainingSide:
         return self.graph.labels
 
     @property
+    def known_labels(self) -> np.ndarray:
+        """Label codes of the labelled nodes; refuses a graph without any."""
+        codes: np.ndarray = self.labels[self.labelled]
+        if not len(codes):
+            raise DataError(f"Graph '{self.graph.name}' has no known label to train on; give some.")
+        return codes
+
+    @property
     def negatives(self) -> np.ndarray:
         """Training non-links [2, n]; refuses the side of a node split."""
         if self.non_links is None:

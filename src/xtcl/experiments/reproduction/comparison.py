@@ -13,6 +13,7 @@ from xtcl.experiments.reproduction.experiment import (
     Plain,
     Scope,
     chosen,
+    chosen_datasets,
 )
 from xtcl.experiments.reproduction.paper_tables import COLUMNS
 
@@ -39,7 +40,6 @@ ORDER = (
 
 SPLITS = 5
 QUICK_SPLITS = 2
-QUICK_DATASETS = ("cora",)
 
 
 class Comparison(Experiment):
@@ -53,14 +53,11 @@ class Comparison(Experiment):
 
     def measurements(self, scope: Scope) -> list[Measurement]:
         """Split by split, so that a batch that is cut short has all systems on fewer splits."""
-        datasets = chosen("data set", scope.datasets, COLUMNS)
-        if scope.quick and scope.datasets is None:
-            datasets = list(QUICK_DATASETS)
         splits = scope.splits or (QUICK_SPLITS if scope.quick else SPLITS)
         methods = chosen("method", scope.methods, self.systems())
         return [
             self.measurement(dataset, method, seed)
-            for dataset in datasets
+            for dataset in chosen_datasets(scope, COLUMNS)
             for seed in range(splits)
             for method in methods
         ]

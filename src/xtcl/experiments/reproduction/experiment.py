@@ -86,6 +86,12 @@ class Experiment(ABC):
         """Every run that the scope asks for, those first that say most."""
 
 
+def chosen_datasets(scope: Scope, usual: Sequence[str]) -> list[str]:
+    """The data sets of a scope; a quick one has Cora, which is always there, unless told."""
+    quick = ("cora",) if scope.quick else None
+    return chosen("data set", scope.datasets or quick, usual)
+
+
 def chosen(kind: str, wanted: Sequence[str] | None, usual: Sequence[str]) -> list[str]:
     """The usual ones, or those of them that are wanted, in the usual order."""
     if wanted is None:

@@ -14,7 +14,7 @@ from xtcl.experiments.reproduction.experiment import (
     Measurement,
     Plain,
     Scope,
-    chosen,
+    chosen_datasets,
 )
 from xtcl.experiments.reproduction.paper_tables import COLUMNS
 from xtcl.relations.pattern_rows import PatternRows, block_height
@@ -48,13 +48,10 @@ class Importance(Experiment):
 
     def measurements(self, scope: Scope) -> list[Measurement]:
         """One for each task and data set; quick: on Cora."""
-        datasets = chosen("data set", scope.datasets, COLUMNS)
-        if scope.quick and scope.datasets is None:
-            datasets = ["cora"]
         return [
             self.measurement(dataset, task, seed)
             for seed in range(scope.splits or 1)
-            for dataset in datasets
+            for dataset in chosen_datasets(scope, COLUMNS)
             for task in TASKS
         ]
 

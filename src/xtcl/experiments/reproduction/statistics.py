@@ -10,7 +10,7 @@ from xtcl.experiments.reproduction.experiment import (
     Measurement,
     Plain,
     Scope,
-    chosen,
+    chosen_datasets,
 )
 
 DATASETS = ("cora", "citeseer", "pubmed", "photo", "computers")
@@ -32,10 +32,7 @@ class DatasetStatistics(Experiment):
 
     def measurements(self, scope: Scope) -> list[Measurement]:
         """One for each data set; quick: Cora, which is always there."""
-        datasets = chosen("data set", scope.datasets, DATASETS)
-        if scope.quick and scope.datasets is None:
-            datasets = ["cora"]
-        return [self.measurement(dataset) for dataset in datasets]
+        return [self.measurement(dataset) for dataset in chosen_datasets(scope, DATASETS)]
 
     def measurement(self, dataset: str) -> Measurement:
         """Count."""
