@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -103,3 +105,22 @@ def test_impossible_options(
 @pytest.mark.parametrize("kind", [Propagation, SmoothedAttributes])
 def test_nothing_to_learn(kind: type[Propagation | SmoothedAttributes]) -> None:
     assert not kind(2, 0.2).state_dict()
+
+
+def test_neither_the_order_of_links_nor_loops_among_them_matter() -> None:
+    rng = np.random.default_rng(3)
+    dense = np.triu(rng.random((9, 9)) < 0.3, 1)
+    edge_index = torch.from_numpy(np.array(np.nonzero(dense | dense.T)))
+    x, loops = normal(9, 4), torch.arange(3).expand(2, -1)
+    mixed = torch.cat([edge_index, loops], dim=1)
+    mixed = mixed[:, torch.from_numpy(rng.permutation(mixed.shape[1]))]
+    torch.testing.assert_close(Propagation(2)(x, mixed), Propagation(2)(x, edge_index))
+
+
+def test_two_of_them_can_share_a_matrix() -> None:
+    x, links = normal(3, 4), torch.tensor(PATH)
+    first = Propagation(2)
+    second = Propagation(1, like=first)
+    torch.testing.assert_close(second(x, links), Propagation(1)(x, links))
+    torch.testing.assert_close(first(x, links), second(second(x, links), links))
+    assert copy.deepcopy(second)._matrix is not first._matrix

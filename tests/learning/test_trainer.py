@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from small_training import CPU, SHORT, planted, run
-from strategies import graphs, make_graph
+from strategies import make_graph
 from torch import Tensor, nn
 
 from xtcl.errors import DataError, UsageError
@@ -22,7 +20,7 @@ from xtcl.learning.encoders.registry import encoder_maker
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.learning.loss import contrastive_loss
 from xtcl.learning.positive_source import PositiveSource
-from xtcl.learning.trainer import Trained, TrainingSettings, drop_links, embed, seeded, train
+from xtcl.learning.trainer import Trained, TrainingSettings, embed, seeded, train
 
 
 class Own(nn.Module):
@@ -300,32 +298,6 @@ def test_the_embedding_is_the_encoder_at_rest() -> None:
     assert not trained.embedding.requires_grad
     assert torch.equal(embed(module.train(), *encoder_inputs(graph, CPU)), trained.embedding)
     assert not module.training
-
-
-@given(graph=graphs(), share=st.floats(0.01, 0.99), seed=st.integers(0, 10**6))
-def test_dropped_links_go_in_both_directions(graph: Graph, share: float, seed: int) -> None:
-    edge_index = encoder_inputs(graph, CPU)[1]
-    kept = drop_links(edge_index, share, torch.Generator().manual_seed(seed))
-    before, after = (set(map(tuple, links.T.tolist())) for links in (edge_index, kept))
-    assert after <= before
-    assert {(v, u) for u, v in after} == after
-    assert len(after) == kept.shape[1]
-
-
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_the_right_share_is_dropped(share: float) -> None:
-    ends = torch.arange(10_000)
-    edge_index = torch.stack([torch.cat([ends, ends + 10_000]), torch.cat([ends + 10_000, ends])])
-    kept = drop_links(edge_index, share, torch.Generator().manual_seed(0)).shape[1] / 2
-    deviation = (10_000 * share * (1 - share)) ** 0.5
-    assert abs(kept - 10_000 * (1 - share)) < 4 * deviation
-
-
-def test_nothing_to_drop() -> None:
-    edge_index = torch.tensor([[0, 1], [1, 0]])
-    assert drop_links(edge_index, 0.0, torch.Generator()) is edge_index
-    none = torch.empty(2, 0, dtype=torch.int64)
-    assert drop_links(none, 0.5, torch.Generator()).shape == (2, 0)
 
 
 @pytest.mark.parametrize("encoder", ["gcn", "gat"])

@@ -123,7 +123,7 @@ def test_there_is_no_head_and_no_answer() -> None:
     side = TrainingSide(GRAPH)
     assert task.fit_head(side, np.zeros((60, 2)), Choice(Plan()), 0, CPU) is None
     with pytest.raises(UsageError, match="has no head, so there is nothing to predict or score"):
-        task.answer(None, np.zeros((60, 2)), 3)
+        task.answer(None, np.zeros((60, 2)), 3, CPU)
 
 
 def test_tasks_by_name() -> None:

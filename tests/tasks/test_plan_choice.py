@@ -217,7 +217,7 @@ def test_the_scorer_is_judged_on_the_trial_s_embedding_and_fitted_on_the_final_o
     assert head.kind == expected.kind
     np.testing.assert_array_equal(head.weight_, expected.weight_)
     pairs = SIDE.graph.edges[:, :7]
-    answer = LinkPrediction().answer(head, NOISE, 0)
+    answer = LinkPrediction().answer(head, NOISE, 0, CPU)
     np.testing.assert_array_equal(answer.score(pairs), head.score(NOISE, pairs))
 
 

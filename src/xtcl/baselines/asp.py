@@ -13,10 +13,10 @@ from xtcl.baselines.asp_contrast import Pair, contrast
 from xtcl.baselines.attribute_dropout import drop_values
 from xtcl.baselines.attribute_graph import nearest_by_attributes
 from xtcl.baselines.infomax import infomax_inputs, train_until_flat
-from xtcl.baselines.sparse_product import sparse_product
 from xtcl.baselines.task_settings import WithTaskSettings
 from xtcl.baselines.thinned_graph import ThinnedGraph
 from xtcl.graph.graph import Graph
+from xtcl.learning.sparse_product import sparse_product
 from xtcl.learning.trainer import seeded
 from xtcl.learning.unit_rows import unit_rows
 from xtcl.progress import Progress

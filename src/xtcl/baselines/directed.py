@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torch_geometric.utils import to_torch_csr_tensor
 
-from xtcl.baselines.sparse_product import sparse_product
 from xtcl.baselines.supervised import Supervised, SupervisedSettings
 from xtcl.learning.encoders.propagation import Propagation
 from xtcl.learning.encoders.remembered import Remembered
+from xtcl.learning.sparse_product import sparse_product
 from xtcl.relations.sparse import quiet_sparse
 
 
@@ -33,7 +33,8 @@ class SecondOrder(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self._forth, self._back = Remembered(), Remembered()
+        self._forth: Remembered[Tensor] = Remembered()
+        self._back: Remembered[Tensor] = Remembered()
 
     def forward(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
         r"""`x` smoothed over :math:`A_{in}` and :math:`A_{out}`: one tensor where they are one.

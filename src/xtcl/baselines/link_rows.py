@@ -11,7 +11,6 @@ from torch import Tensor
 from xtcl.learning.trainer import seeded
 from xtcl.tasks.link_head import LinkHead
 from xtcl.tasks.link_scorer_choice import HiddenLinks, choose_scorer
-from xtcl.tasks.metrics import auc
 
 AXES = 256
 
@@ -26,7 +25,7 @@ class JudgedScorer(NamedTuple):
 def judge(links: HiddenLinks, rows: np.ndarray, seed: int, device: torch.device) -> JudgedScorer:
     """Choose a scorer; `rows` [V, d] must not have seen the hidden links."""
     head = choose_scorer(links, rows, seed, device=device)
-    return JudgedScorer(head, auc(*(head.score(rows, pairs) for pairs in links.hidden)))
+    return JudgedScorer(head, links.judge(head, rows, device))
 
 
 def leading_axes(rows: Tensor) -> np.ndarray:

@@ -52,11 +52,11 @@ def _nodes(side: TrainingSide, x: torch.Tensor, seed: int) -> NodeAnswer:
     rows = np.asarray(x.cpu().numpy())
     known = side.labelled
     head = fit_logistic(rows[known], side.labels[known], seed=seed, device=x.device)
-    return NodeAnswer(head.predict_proba(rows, side.graph.num_classes))
+    return NodeAnswer(head.predict_proba(rows, side.graph.num_classes, x.device))
 
 
 def _links(side: TrainingSide, x: torch.Tensor, seed: int) -> LinkAnswer:
     rows = leading_axes(x)
     chosen = choose_scorer(hide_links(side, HIDDEN_SHARE, seed), rows, seed, device=x.device)
     head = fit_chosen(chosen, side, rows, seed, device=x.device)
-    return LinkAnswer(lambda pairs: head.score(rows, pairs))
+    return LinkAnswer(lambda pairs: head.score(rows, pairs, x.device))

@@ -20,10 +20,10 @@ from xtcl.baselines.meta_propagator import (
     meta_objective,
 )
 from xtcl.baselines.method import Method
-from xtcl.baselines.sparse_product import sparse_product
 from xtcl.errors import UsageError
 from xtcl.learning.encoders.propagation import Propagation
 from xtcl.learning.inputs import encoder_inputs
+from xtcl.learning.sparse_product import sparse_product
 from xtcl.learning.trainer import seeded
 from xtcl.progress import Progress
 from xtcl.relations.sparse import quiet_sparse

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_torch_csr_tensor
 
-from xtcl.baselines.sparse_product import sparse_product
 from xtcl.errors import UsageError
 from xtcl.learning.encoders.remembered import Remembered
+from xtcl.learning.sparse_product import sparse_product
 from xtcl.relations.sparse import quiet_sparse
 
 
@@ -79,7 +79,7 @@ class PPMISmoothing(nn.Module):
                 raise UsageError(f"{name}={value} must be at least 1.")
         self.walks, self.steps = walks, steps
         self.seed = int(torch.randint(2**31, ()))
-        self._matrix = Remembered()
+        self._matrix: Remembered[Tensor] = Remembered()
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Smooth `x` over nodes that walks along the links `edge_index` join."""

@@ -104,7 +104,7 @@ def _fit_nodes(
             advance(1)
     best = max(VARIANTS, key=lambda variant: heads[variant].cv_likelihood_)
     rows = side_by_side(parts, best)
-    return NodeAnswer(heads[best].predict_proba(rows.numpy(), side.graph.num_classes))
+    return NodeAnswer(heads[best].predict_proba(rows.numpy(), side.graph.num_classes, device))
 
 
 def _fit_links(
@@ -120,7 +120,7 @@ def _fit_links(
     best = max(VARIANTS, key=lambda variant: judged[variant].auc)
     rows = _link_rows(smoothed_attributes(side.graph, device), best)
     head = fit_chosen(judged[best].head, side, rows, seed, device=device)
-    return LinkAnswer(lambda pairs: head.score(rows, pairs))
+    return LinkAnswer(lambda pairs: head.score(rows, pairs, device))
 
 
 def side_by_side(parts: Mapping[Smoothing, Tensor], variant: Variant) -> Tensor:

@@ -55,9 +55,9 @@ class SelfSupervised(Method):
             known, classes = side.labelled, side.labels[side.labelled]
             rows = rows_of(side.graph)
             head = fit_logistic(rows[known], classes, seed=seed, device=device)
-            return NodeAnswer(head.predict_proba(rows, side.graph.num_classes))
+            return NodeAnswer(head.predict_proba(rows, side.graph.num_classes, device))
         links = hide_links(side, HIDDEN_SHARE, seed)
         chosen = choose_scorer(links, rows_of(links.graph), seed, device=device)
         rows = rows_of(side.graph)
         scorer = fit_chosen(chosen, side, rows, seed, device=device)
-        return LinkAnswer(lambda pairs: scorer.score(rows, pairs))
+        return LinkAnswer(lambda pairs: scorer.score(rows, pairs, device))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from xtcl.errors import DataError, UsageError
 from xtcl.learning.checkpoint import NoCheckpoints, TrainingState
 from xtcl.learning.encoders.remembered import forget
+from xtcl.learning.link_dropout import LinkDropout
 from xtcl.learning.loss import Loss, Similarity, contrastive_loss
 from xtcl.learning.positive_source import PositiveSource, draw_positives
 from xtcl.learning.watch import Watch
@@ -108,6 +109,7 @@ def train(
     checkpoints = checkpoints or NoCheckpoints()
     device = x.device
     sources = [source.to(device) for source in sources]
+    dropout = LinkDropout(edge_index, settings.link_dropout)
     losses: list[float] = []
     with seeded(seed, device) as generator:
         encoder = make_encoder().to(device)
@@ -124,7 +126,7 @@ def train(
 
         def step(anchors: Tensor) -> Tensor:
             encoder.train()
-            links = drop_links(edge_index, settings.link_dropout, generator)
+            links = dropout.draw(generator)
             positives, weights = draw_positives(sources, anchors, generator)
             negatives = torch.randint(
                 len(x), (settings.negatives,), generator=generator, device=device
@@ -180,16 +182,6 @@ def embed(encoder: nn.Module, x: Tensor, edge_index: Tensor) -> Tensor:
     with torch.no_grad():
         embedding: Tensor = encoder(x, edge_index)
     return embedding
-
-
-def drop_links(edge_index: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Leave out each undirected link with chance `share`, both directions together."""
-    if share == 0:
-        return edge_index
-    once = edge_index[:, edge_index[0] < edge_index[1]]
-    chance = torch.rand(once.shape[1], generator=generator, device=once.device)
-    kept = once[:, chance >= share]
-    return torch.cat([kept, kept.flip(0)], dim=1)
 
 
 def _check_finite(value: float, what: str, epoch: int, settings: TrainingSettings) -> None:

@@ -45,11 +45,12 @@ class GraphDistance(Relation):
         """Find the diameter once; then breadth-first search from all nodes of a block together."""
         loops = sp.eye_array(view.num_nodes, dtype=np.float32)
         reach = to_device(sp.csr_array(view.adjacency + loops), view.device)
-        diameter = view.once("diameter", lambda: largest_component_diameter(view.adjacency))
+        diameter = largest_component_diameter(view.adjacency)
+        num_nodes, device = view.num_nodes, view.device
 
         def compute(nodes: Tensor) -> Tensor:
-            within = torch.zeros(view.num_nodes, len(nodes), device=view.device)
-            within[nodes, torch.arange(len(nodes), device=view.device)] = 1.0
+            within = torch.zeros(num_nodes, len(nodes), device=device)
+            within[nodes, torch.arange(len(nodes), device=device)] = 1.0
             # D - d + 1 is the number of steps k = 1 .. D with which the node is within reach.
             total = torch.zeros_like(within)
             size = float(len(nodes))

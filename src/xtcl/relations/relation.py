@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.view import TrainingView
+from xtcl.relations.view import LABELS, TrainingView
 
 Rows = Callable[[Tensor], Tensor]
 """Takes node indices [b], gives their similarities to all nodes, float32 [b, V]."""
@@ -38,7 +38,10 @@ class Relation(ABC):
     def on(self, view: TrainingView) -> SimilarityRows:
         """Bind the relation to `view`, ready to be asked for rows."""
         foreign = not type(self).__module__.startswith("xtcl.relations.")
-        compute = self.prepare(view)
+        if foreign or LABELS in self.reads:
+            compute = self.prepare(view)
+        else:  # the same for all views that differ in labels only
+            compute = view.once(self, lambda: self.prepare(view))
         return SimilarityRows(compute, view.device, self.name, view.num_nodes, foreign)
 
 

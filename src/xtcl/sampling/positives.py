@@ -20,6 +20,7 @@ from torch import Tensor
 
 from xtcl.relations.pattern_rows import PatternRows, all_nodes
 from xtcl.relations.relation import SimilarityRows
+from xtcl.relations.sparse import dense_rows, to_device
 from xtcl.sampling.patterns import encode, margin_table
 from xtcl.sampling.stumps import Stumps, sigmoid
 
@@ -90,13 +91,14 @@ def find_positives(
     shuffle = Shuffle(rows.num_nodes, seed, rows.device)
     margins = margin_table(stumps)
     table = torch.tensor(margins, dtype=torch.float32, device=rows.device)
+    unwanted = None if exclude is None else to_device(exclude, rows.device)
     found, scores = [], []
     for nodes in rows.blocks(all_nodes(rows.num_nodes), height):
         place = tie_break if isinstance(tie_break, int) else None
         score, kept = block_scores(rows, table, nodes, keep=place)
         similarity = kept if not isinstance(tie_break, SimilarityRows) else tie_break(nodes)
-        if exclude is not None:
-            score[torch.from_numpy(exclude[nodes.cpu().numpy()].toarray() > 0)] = -torch.inf
+        if unwanted is not None:
+            score.masked_fill_(dense_rows(unwanted, nodes) > 0, -torch.inf)
         tie = shuffle(nodes)
         if similarity is not None:
             # The shuffle decides between similarities that differ by less than 2^-26.

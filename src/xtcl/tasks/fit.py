@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -37,11 +37,12 @@ class FittedTask:
     fitted: FittedEmbedding
     head: Any
     num_classes: int
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @property
     def answer(self) -> Answer:
         """What the head says."""
-        return self.task.answer(self.head, self.fitted.embedding, self.num_classes)
+        return self.task.answer(self.head, self.fitted.embedding, self.num_classes, self.device)
 
 
 def fit_task(
@@ -93,7 +94,7 @@ def with_head(
 
     def headed(embedded: FittedEmbedding) -> FittedTask:
         head = task.fit_head(side, embedded.embedding, choice, options.seed, options.device)
-        return FittedTask(task, embedded, head, side.graph.num_classes)
+        return FittedTask(task, embedded, head, side.graph.num_classes, options.device)
 
     trusted = headed(fitted)
     if recipe.doubt == 1 or not fitted.plan.attributes:

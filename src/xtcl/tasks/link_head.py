@@ -10,15 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
+from torch import Tensor
 
 from xtcl.errors import DataError, UsageError
 from xtcl.tasks.logistic_head import LogisticHead, fit_logistic, logistic_path
 from xtcl.tasks.metrics import auc
 from xtcl.tasks.pair_features import Pairs, checked_pairs, pair_features, pair_scores
-from xtcl.tasks.rows import checked_rows
+from xtcl.tasks.rows import Floats, Rows, checked_rows
 from xtcl.tasks.strength_choice import USUAL_STRENGTH
-
-Floats = NDArray[np.float64]
 
 KINDS = ("cosine", "inner", "hadamard")
 LINK_FOLDS = 3
@@ -44,13 +43,16 @@ class LinkHead:
     bias_: float
     strength_: float
 
-    def score(self, z: ArrayLike, pairs: ArrayLike) -> Floats:
-        """One score per column of pairs [2, n]: the higher, the more likely a link."""
-        if self.kind != "hadamard":
-            return pair_scores(z, pairs, unit=self.kind == "cosine")
-        return pair_scores(z, pairs, unit=True, weight=self.weight_) + self.bias_
+    def score(self, z: Rows, pairs: ArrayLike, device: torch.device | None = None) -> Floats:
+        """One score per column of pairs [2, n]: the higher, the more likely a link.
 
-    def probability(self, z: ArrayLike, pairs: ArrayLike) -> Floats:
+        Computed on `device`, the CPU by default.
+        """
+        if self.kind != "hadamard":
+            return pair_scores(z, pairs, unit=self.kind == "cosine", device=device)
+        return pair_scores(z, pairs, unit=True, weight=self.weight_, device=device) + self.bias_
+
+    def probability(self, z: Rows, pairs: ArrayLike) -> Floats:
         """Chance of a link, where links are as common as among the pairs the head was fitted on."""
         score = self.score(z, pairs)
         log_odds = score if self.kind == "hadamard" else score * self.weight_[0] + self.bias_
@@ -83,7 +85,7 @@ class LinkHead:
 
 def fit_link_head(
     kind: str,
-    z: ArrayLike,
+    z: Rows,
     positives: ArrayLike,
     negatives: ArrayLike,
     *,
@@ -102,7 +104,7 @@ def fit_link_head(
     links, drawn by the seed. The fit runs on `device`, the CPU by default. Memory about
     48 max_pairs d bytes.
     """
-    rows = checked_rows(z, "The embedding")
+    rows = checked_rows(z, "The embedding", device)
     rng = np.random.default_rng(seed)
     sides = [
         _at_most(checked_pairs(side, len(rows)), max_pairs // 2, rng, what)
@@ -132,12 +134,15 @@ def fit_link_head(
     return max((_collapsed(kind, head) for head in path), key=lambda h: _auc(h, rows, *validation))
 
 
-def _auc(head: LinkHead, z: ArrayLike, positives: ArrayLike, negatives: ArrayLike) -> float:
+def _auc(head: LinkHead, z: Rows, positives: ArrayLike, negatives: ArrayLike) -> float:
     return auc(head.score(z, positives), head.score(z, negatives))
 
 
 def _only_fit(
-    features: Floats, labels: NDArray[np.int64], strength: float, device: torch.device | None
+    features: Floats | Tensor,
+    labels: NDArray[np.int64],
+    strength: float,
+    device: torch.device | None,
 ) -> LogisticHead:
     (head,) = logistic_path(features, labels, strengths=[strength], normalise=False, device=device)
     return head

@@ -19,7 +19,6 @@ from xtcl.tasks.answers import LinkAnswer
 from xtcl.tasks.choice import Choice, Trial
 from xtcl.tasks.link_head import LinkHead
 from xtcl.tasks.link_scorer_choice import choose_scorer, cosine_judge, fit_chosen, hide_links
-from xtcl.tasks.metrics import auc
 from xtcl.tasks.recipe import Member, Plan, Recipe
 from xtcl.tasks.task import Task
 from xtcl.tasks.training_side import TrainingSide
@@ -97,7 +96,7 @@ class LinkPrediction(Task):
         def judged(plan: Plan) -> tuple[float, Choice]:
             tried = train(plan, judge)
             scorer = choose_scorer(links, tried.embedding, seed, device=device)
-            found = auc(*(scorer.score(tried.embedding, pairs) for pairs in links.hidden))
+            found = links.judge(scorer, tried.embedding, device)
             return found, Choice(tried.plan, scorer)
 
         # max keeps the first of equals, and the plan listed first is the usual one.
@@ -117,6 +116,8 @@ class LinkPrediction(Task):
             raise UsageError("Link prediction chooses a scorer before its head is fitted.")
         return fit_chosen(choice.scorer, side, embedding, seed, device=device)
 
-    def answer(self, head: LinkHead, embedding: np.ndarray, num_classes: int) -> LinkAnswer:
+    def answer(
+        self, head: LinkHead, embedding: np.ndarray, num_classes: int, device: torch.device
+    ) -> LinkAnswer:
         """Scores of pairs."""
-        return LinkAnswer(lambda pairs: head.score(embedding, pairs))
+        return LinkAnswer(lambda pairs: head.score(embedding, pairs, device))

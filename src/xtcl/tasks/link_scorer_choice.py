@@ -13,6 +13,7 @@ from xtcl.learning.unit_rows import unit_rows
 from xtcl.learning.watch import Judge
 from xtcl.tasks.link_head import KINDS, LinkHead, fit_link_head
 from xtcl.tasks.metrics import auc
+from xtcl.tasks.rows import Rows, checked_rows
 from xtcl.tasks.training_side import TrainingSide
 
 
@@ -23,6 +24,10 @@ class HiddenLinks:
     graph: Graph
     kept: tuple[np.ndarray, np.ndarray]
     hidden: tuple[np.ndarray, np.ndarray]
+
+    def judge(self, head: LinkHead, rows: Rows, device: torch.device | None = None) -> float:
+        """The AUC of a scorer on the hidden part."""
+        return auc(*(head.score(rows, pairs, device) for pairs in self.hidden))
 
 
 def hide_links(side: TrainingSide, share: float, seed: int) -> HiddenLinks:
@@ -57,13 +62,12 @@ def choose_scorer(
     links: HiddenLinks, embedding: np.ndarray, seed: int, *, device: torch.device | None = None
 ) -> LinkHead:
     """The scorer with the best AUC on the hidden links, fitted on the kept ones."""
+    rows = checked_rows(embedding, "The embedding", device)
     heads = [
-        fit_link_head(
-            kind, embedding, *links.kept, seed=seed, validation=links.hidden, device=device
-        )
+        fit_link_head(kind, rows, *links.kept, seed=seed, validation=links.hidden, device=device)
         for kind in KINDS
     ]
-    return max(heads, key=lambda head: auc(*(head.score(embedding, side) for side in links.hidden)))
+    return max(heads, key=lambda head: links.judge(head, rows))
 
 
 def fit_chosen(

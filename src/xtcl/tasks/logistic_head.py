@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from xtcl.errors import DataError, UsageError
 from xtcl.tasks.logistic_problem import Codes, Problem, prepare, scaled
 from xtcl.tasks.logistic_solver import Weights, solve_path
-from xtcl.tasks.rows import Floats, centred_rows, checked_rows
+from xtcl.tasks.rows import Floats, Rows, centred_rows, checked_rows
 from xtcl.tasks.strength_choice import STRENGTHS, ChosenStrength, checked_strengths, choose_strength
 
 TOLERANCE = 1e-9  # relative error of the coefficients
@@ -43,12 +43,20 @@ class LogisticHead:
     cv_likelihood_: float
     """Held-out log-likelihood of a row there, calibrated."""
 
-    def predict(self, z: ArrayLike) -> Codes:
+    def predict(self, z: Rows) -> Codes:
         """The class code of each row; ties to the lower code."""
-        return np.asarray(self.classes_[self._scores(z).argmax(axis=1)])
+        return np.asarray(self.classes_[self._scores(z, None).argmax(axis=1)])
 
-    def predict_proba(self, z: ArrayLike, num_classes: int | None = None) -> Floats:
-        """Probabilities [n, num_classes], column c for code c; 0 where c has no training row."""
+    def predict_proba(
+        self,
+        z: Rows,
+        num_classes: int | None = None,
+        device: torch.device | None = None,
+    ) -> Floats:
+        """Probabilities [n, num_classes], column c for code c; 0 where c has no training row.
+
+        Computed on `device`, the CPU by default.
+        """
         known = int(self.classes_[-1]) + 1
         width = known if num_classes is None else num_classes
         if width < known:
@@ -56,7 +64,7 @@ class LogisticHead:
                 f"num_classes is {width}, but the head knows class {known - 1}; "
                 f"pass {known} or more."
             )
-        scores = self._scores(z)
+        scores = self._scores(z, device)
         likelihood = np.exp(scores - scores.max(axis=1, keepdims=True))
         probability = np.zeros((len(scores), width))
         probability[:, self.classes_] = likelihood / likelihood.sum(axis=1, keepdims=True)
@@ -96,8 +104,8 @@ class LogisticHead:
                 f"The saved logistic head lacks {missing}; save the model again with this version."
             ) from missing
 
-    def _scores(self, z: ArrayLike) -> Floats:
-        rows = checked_rows(z, "The embedding")
+    def _scores(self, z: Rows, device: torch.device | None) -> Floats:
+        rows = checked_rows(z, "The embedding", device)
         if rows.shape[1] != len(self.mean_):
             raise DataError(
                 f"The embedding has {rows.shape[1]} columns, but the head was fitted on "
@@ -105,16 +113,19 @@ class LogisticHead:
             )
         # Prepared rows are float64; those of all nodes at once would be copies of the embedding.
         step = max(1, BLOCK // max(1, rows.shape[1]))
-        scores = np.empty((len(rows), len(self.classes_)))
-        for start in range(0, len(rows), step):
-            part = slice(start, start + step)
-            x = scaled(centred_rows(rows[part], self.mean_), self.scale_, self.normalise)
-            scores[part] = x @ self.coef_.T + self.intercept_
-        return scores
+        mean, coef, intercept = (
+            torch.tensor(part, device=rows.device)
+            for part in (self.mean_, self.coef_, self.intercept_)
+        )
+        scores = [
+            scaled(centred_rows(part, mean), self.scale_, self.normalise) @ coef.T + intercept
+            for part in torch.split(rows, step)
+        ]
+        return np.asarray(torch.cat(scores).cpu().numpy())
 
 
 def fit_logistic(
-    embedding: ArrayLike,
+    embedding: Rows,
     labels: ArrayLike,
     *,
     strengths: Sequence[float] = STRENGTHS,
@@ -137,7 +148,7 @@ def fit_logistic(
 
 
 def logistic_path(
-    embedding: ArrayLike,
+    embedding: Rows,
     labels: ArrayLike,
     *,
     strengths: Sequence[float] = STRENGTHS,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from xtcl.errors import DataError, first_few
 from xtcl.tasks.principal_rows import PrincipalRows, principal_rows
-from xtcl.tasks.rows import Floats, centred_rows, checked_rows, unit_rows
+from xtcl.tasks.rows import Floats, Rows, centred_rows, checked_rows, unit_rows64
 
 Codes = NDArray[np.int64]
 
@@ -31,18 +31,19 @@ class Problem(NamedTuple):
 
 
 def prepare(
-    embedding: ArrayLike, labels: ArrayLike, normalise: bool, device: torch.device | None
+    embedding: Rows, labels: ArrayLike, normalise: bool, device: torch.device | None
 ) -> Problem:
     """Check, centre, scale and turn the training rows [n, d] with class codes [n]."""
-    rows = checked_rows(embedding, "The embedding")
+    rows = checked_rows(embedding, "The embedding", device)
     classes, codes = _checked_labels(labels, len(rows))
-    mean = rows.mean(axis=0, dtype=np.float64)
+    mean = rows.mean(dim=0, dtype=torch.float64)
     centred = centred_rows(rows, mean)
     # A constant embedding has no length to divide by.
-    size = 1.0 if normalise else float(np.sqrt((centred**2).sum(axis=1).mean()))
+    size = 1.0 if normalise else float(centred.square().sum(dim=1).mean().sqrt())
     scale = size if size > 0 else 1.0
-    turned = principal_rows(torch.from_numpy(scaled(centred, scale, normalise)).to(device))
-    return Problem(mean, scale, normalise, classes, torch.from_numpy(codes).to(device), turned)
+    turned = principal_rows(scaled(centred, scale, normalise))
+    known = torch.from_numpy(codes).to(rows.device)
+    return Problem(mean.cpu().numpy(), scale, normalise, classes, known, turned)
 
 
 def _checked_labels(labels: ArrayLike, num_rows: int) -> tuple[Codes, Codes]:
@@ -67,6 +68,6 @@ def _checked_labels(labels: ArrayLike, num_rows: int) -> tuple[Codes, Codes]:
     return classes.astype(np.int64), codes.astype(np.int64)
 
 
-def scaled(centred: Floats, scale: float, normalise: bool) -> Floats:
+def scaled(centred: Tensor, scale: float, normalise: bool) -> Tensor:
     """Centred rows at unit length each, or all divided by one scale."""
-    return unit_rows(centred) if normalise else centred / scale
+    return unit_rows64(centred) if normalise else centred / scale

@@ -98,6 +98,8 @@ class NodeClassification(Task):
         """
         return head.cv_likelihood_
 
-    def answer(self, head: LogisticHead, embedding: np.ndarray, num_classes: int) -> NodeAnswer:
+    def answer(
+        self, head: LogisticHead, embedding: np.ndarray, num_classes: int, device: torch.device
+    ) -> NodeAnswer:
         """Class probabilities."""
-        return NodeAnswer(head.predict_proba(embedding, num_classes))
+        return NodeAnswer(head.predict_proba(embedding, num_classes, device))

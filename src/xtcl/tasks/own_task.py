@@ -68,7 +68,9 @@ class OwnTask(NodeClassification):
         """No head: the task defines no answer."""
         return None
 
-    def answer(self, head: object, embedding: np.ndarray, num_classes: int) -> NodeAnswer:
+    def answer(
+        self, head: object, embedding: np.ndarray, num_classes: int, device: torch.device
+    ) -> NodeAnswer:
         """Refuse: nothing can be predicted or scored."""
         raise UsageError(
             "A task of your own has no head, so there is nothing to predict or score: use "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from xtcl.errors import DataError, first_few
+from xtcl.learning.unit_rows import unit_rows
 
 Floats = NDArray[np.float64]
 
@@ -16,33 +17,40 @@ Floats = NDArray[np.float64]
 ROUNDING = 1e-12
 
 
-def checked_rows(values: ArrayLike, what: str) -> NDArray[np.floating[Any]]:
-    """`values` as a matrix of finite floats, of its own precision, or a DataError."""
+Rows = ArrayLike | Tensor
+
+
+def checked_rows(values: Rows, what: str, device: torch.device | None = None) -> Tensor:
+    """`values` on `device` as a matrix of finite floats, of its own precision, or a DataError.
+
+    A tensor has been checked, and is taken where it lies.
+    """
+    if isinstance(values, Tensor):
+        return values
     rows = np.asarray(values)
     if rows.ndim != 2:
         raise DataError(f"{what} has {rows.ndim} dimensions; pass a matrix with one row per node.")
-    if not np.issubdtype(rows.dtype, np.floating):
+    if rows.dtype not in (np.float32, np.float64):
         rows = rows.astype(np.float64)
-    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-    if bad.size:
+    found = torch.from_numpy(np.require(rows, requirements=["C", "W"])).to(device)
+    bad = (~torch.isfinite(found).all(dim=1)).nonzero()[:, 0]
+    if len(bad):
         raise DataError(
-            f"{what} holds values that are not finite, in rows {first_few(bad)}. "
+            f"{what} holds values that are not finite, in rows {first_few(bad.cpu().numpy())}. "
             "Look for a diverged training run, or for missing attributes in those rows."
         )
-    return rows
+    return found
 
 
-def unit_rows(rows: NDArray[np.floating[Any]]) -> Floats:
+def unit_rows64(rows: Tensor) -> Tensor:
     """Each row divided by its Euclidean length, in float64; a zero row stays zero."""
-    rows64 = rows.astype(np.float64)
-    length = np.linalg.norm(rows64, axis=1, keepdims=True)
-    return np.asarray(np.divide(rows64, length, out=rows64, where=length > 0))
+    return unit_rows(rows.double())
 
 
-def centred_rows(rows: NDArray[np.floating[Any]], centre: Floats) -> Floats:
+def centred_rows(rows: Tensor, centre: Tensor) -> Tensor:
     """`rows - centre` in float64; a row that differs from it by rounding alone becomes zero."""
-    rows64 = rows.astype(np.float64)
-    reach = np.linalg.norm(rows64, axis=1) + np.linalg.norm(centre)
-    rows64 -= centre
-    rows64[np.linalg.norm(rows64, axis=1) <= ROUNDING * reach] = 0.0
-    return rows64
+    rows64 = rows.double()
+    reach = torch.linalg.vector_norm(rows64, dim=1) + torch.linalg.vector_norm(centre)
+    centred = rows64 - centre
+    noise = torch.linalg.vector_norm(centred, dim=1) <= ROUNDING * reach
+    return centred.masked_fill_(noise[:, None], 0.0)

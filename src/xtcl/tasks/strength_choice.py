@@ -126,7 +126,7 @@ def held_out_scores(
 
 def calibrated_likelihood(scores: Tensor, codes: Tensor) -> float:
     """Mean log-likelihood of the codes under softmax(t scores), at the best t of TEMPERATURES."""
-    return max(
-        float((t * scores).log_softmax(dim=1).gather(1, codes[:, None]).mean())
-        for t in TEMPERATURES
-    )
+    likelihoods = [
+        (t * scores).log_softmax(dim=1).gather(1, codes[:, None]).mean() for t in TEMPERATURES
+    ]
+    return float(torch.stack(likelihoods).max())  # one look at the device

@@ -68,5 +68,7 @@ class Task(ABC):
         return math.nan
 
     @abstractmethod
-    def answer(self, head: Any, embedding: np.ndarray, num_classes: int) -> Answer:
+    def answer(
+        self, head: Any, embedding: np.ndarray, num_classes: int, device: torch.device
+    ) -> Answer:
         """What the head says about all nodes, or about any pairs."""

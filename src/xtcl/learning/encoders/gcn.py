@@ -42,7 +42,7 @@ class GCNEncoder(nn.Module):
         if layers < 1:
             raise UsageError(f"layers={layers} must be at least 1.")
         self.smoothed = SmoothedAttributes(hops, restart)
-        self.propagation = Propagation(1)
+        self.propagation = Propagation(1, like=self.smoothed.propagation)
         self.linears = nn.ModuleList(
             nn.Linear(in_features if layer == 0 else width, width, bias=layer > 0)
             for layer in range(layers)

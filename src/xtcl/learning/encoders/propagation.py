@@ -1,15 +1,15 @@
-"""Repeated smoothing with the normalised adjacency, on PyG's own layer."""
+"""Repeated smoothing with the normalised adjacency."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import APPNP
-from torch_geometric.nn.conv.gcn_conv import gcn_norm
-from torch_geometric.utils import to_torch_csr_tensor
 
 from xtcl.errors import UsageError
 from xtcl.learning.encoders.remembered import Remembered
+from xtcl.learning.sparse_product import sparse_product
 from xtcl.relations.sparse import quiet_sparse
 
 
@@ -20,31 +20,60 @@ class Propagation(nn.Module):
     (:math:`\alpha` = 0, `restart`) it is :math:`\hat A^k x`; with it, personalised PageRank:
     Gasteiger, Bojchevski and Günnemann, "Predict then Propagate", ICLR 2019. The links become a
     sparse matrix, so that no message of an edge is ever stored: O(E + V h) memory, O(k E h) time.
+    Every link is there in both directions, so the matrix is its own transpose, and a gradient costs
+    no more than a pass; PyG's APPNP transposes anew each time.
     """
 
-    def __init__(self, hops: int, restart: float = 0.0) -> None:
+    def __init__(self, hops: int, restart: float = 0.0, like: Propagation | None = None) -> None:
+        """`like` is smoothing over the same links, whose matrix is then made once for both."""
         super().__init__()
         if hops < 0:
             raise UsageError(f"hops={hops} must be at least 0.")
         if not 0 <= restart < 1:
             raise UsageError(f"restart={restart} must be in [0, 1).")
         self.hops = hops
-        self.smooth = APPNP(K=hops, alpha=restart, normalize=False)
-        self._matrix = Remembered()
+        self.restart = restart
+        self._matrix: Remembered[_Smoothing] = Remembered() if like is None else like._matrix
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Smooth `x` over the links `edge_index`, which holds both directions of each."""
         if self.hops == 0:
             return x
-        matrix = self._matrix.get(
-            lambda: _normalised(edge_index, len(x), x.dtype), (edge_index,), (len(x), x.dtype)
+        smoothing = self._matrix.get(
+            lambda: _Smoothing.over(edge_index, len(x), x.dtype), (edge_index,), (len(x), x.dtype)
         )
-        smoothed: Tensor = self.smooth(x, matrix)
-        return smoothed
+        h = x
+        for _ in range(self.hops):
+            h = smoothing.once(h)
+            if self.restart:
+                h = h * (1 - self.restart) + self.restart * x
+        return h
 
 
-def _normalised(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> Tensor:
-    links, weights = gcn_norm(edge_index, num_nodes=num_nodes, dtype=dtype)
-    with quiet_sparse():
-        matrix: Tensor = to_torch_csr_tensor(links, weights, size=(num_nodes, num_nodes))
-    return matrix
+class _Smoothing(NamedTuple):
+    r""":math:`\hat A` as the part of the links and the diagonal, which the loops make."""
+
+    links: Tensor
+    """CSR [V, V], symmetric."""
+    diagonal: Tensor
+    """[V, 1]"""
+
+    @classmethod
+    def over(cls, edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> _Smoothing:
+        """Links in the order of their rows, as graphs have them, need not be sorted: O(E)."""
+        row, column = edge_index
+        if not ((row[1:] >= row[:-1]).all() & (row != column).all()):
+            row, column = edge_index[:, row != column]
+            order = row.argsort(stable=True)
+            row, column = row[order], column[order]
+        degree = torch.bincount(row, minlength=num_nodes)
+        root = (degree + 1).to(dtype).rsqrt()
+        start = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
+        size = (num_nodes, num_nodes)
+        with quiet_sparse():
+            links = torch.sparse_csr_tensor(start, column, root[row] * root[column], size=size)
+        return cls(links, root.square()[:, None])
+
+    def once(self, h: Tensor) -> Tensor:
+        """One step."""
+        return torch.addcmul(sparse_product(self.links, self.links, h), self.diagonal, h)

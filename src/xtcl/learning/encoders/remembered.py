@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+T = TypeVar("T")
 
-class Remembered:
+
+class Remembered(Generic[T]):
     """The latest result, given again as long as it is asked for with the same tensors.
 
     The same are the same objects that nobody has written to since. torch counts writes in place;
@@ -23,14 +26,12 @@ class Remembered:
         """Let go of the result and of the tensors it was made of."""
         self._tensors: tuple[Tensor, ...] = ()
         self._state: object = None
-        self._result: Tensor | None = None
+        self._result: T | None = None
 
-    def __reduce__(self) -> tuple[type[Remembered], tuple[()]]:
+    def __reduce__(self) -> tuple[type[Remembered[T]], tuple[()]]:
         return type(self), ()
 
-    def get(
-        self, compute: Callable[[], Tensor], tensors: tuple[Tensor, ...], other: object = None
-    ) -> Tensor:
+    def get(self, compute: Callable[[], T], tensors: tuple[Tensor, ...], other: object = None) -> T:
         """`compute()`, which must depend on nothing but `tensors` and `other`."""
         # What inference mode makes is of no use to a later backward pass.
         state = (other, torch.is_inference_mode_enabled(), [_writes(each) for each in tensors])

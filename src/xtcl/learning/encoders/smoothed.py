@@ -16,7 +16,7 @@ class SmoothedAttributes(nn.Module):
     def __init__(self, hops: int, restart: float = 0.0) -> None:
         super().__init__()
         self.propagation = Propagation(hops, restart)
-        self._result = Remembered()
+        self._result: Remembered[Tensor] = Remembered()
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """The smoothed rows [V, D]; computed again only when x or the links change.

@@ -1,0 +1,41 @@
+"""Links left out at random, always in both directions."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import graphs
+
+from xtcl.graph.graph import Graph
+from xtcl.learning.inputs import encoder_inputs
+from xtcl.learning.link_dropout import LinkDropout
+
+CPU = torch.device("cpu")
+
+
+@given(graph=graphs(), share=st.floats(0.01, 0.99), seed=st.integers(0, 10**6))
+def test_dropped_links_go_in_both_directions(graph: Graph, share: float, seed: int) -> None:
+    edge_index = encoder_inputs(graph, CPU)[1]
+    kept = LinkDropout(edge_index, share).draw(torch.Generator().manual_seed(seed))
+    before, after = (set(map(tuple, links.T.tolist())) for links in (edge_index, kept))
+    assert after <= before
+    assert {(v, u) for u, v in after} == after
+    assert len(after) == kept.shape[1]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_the_right_share_is_dropped(share: float) -> None:
+    ends = torch.arange(10_000)
+    edge_index = torch.stack([torch.cat([ends, ends + 10_000]), torch.cat([ends + 10_000, ends])])
+    kept = LinkDropout(edge_index, share).draw(torch.Generator().manual_seed(0)).shape[1] / 2
+    deviation = (10_000 * share * (1 - share)) ** 0.5
+    assert abs(kept - 10_000 * (1 - share)) < 4 * deviation
+
+
+def test_nothing_to_drop() -> None:
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    assert LinkDropout(edge_index, 0.0).draw(torch.Generator()) is edge_index
+    none = torch.empty(2, 0, dtype=torch.int64)
+    assert LinkDropout(none, 0.5).draw(torch.Generator()).shape == (2, 0)
