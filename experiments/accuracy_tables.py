@@ -1,8 +1,10 @@
-"""Draws results/accuracy/tables.md from the files that accuracy.py and purity.py wrote.
+"""Draws results/accuracy/tables.md from the runs of `xtcl reproduce` and what purity.py wrote.
 
-    PYTHONPATH=src python experiments/accuracy_tables.py [--folder results/accuracy]
+    PYTHONPATH=src python experiments/accuracy_tables.py [--runs results/reproduction]
+        [--folder results/accuracy]
 
-A run that is not there is a dash.
+The runs are those of `xtcl reproduce table-nodes --out results/reproduction` and `table-links`; a
+cell without any is a dash.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from xtcl.report.markdown import DASH, spread, table
 
 Record = dict[str, Any]
 Results = dict[tuple[str, str, str], Record]
-"""What accuracy.py wrote, by data set, task and method."""
+"""Runs, seeds and seconds by data set, task and method."""
 
 TITLES = {
     "nodes": "Node classification, accuracy in percent: 10 % of the labels train, 90 % test",
@@ -49,21 +51,47 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--runs", type=Path, default=Path("results/reproduction"))
     parser.add_argument("--folder", type=Path, default=Path("results/accuracy"))
-    folder = parser.parse_args(arguments).folder
-    with atomic_path(folder / "tables.md") as temporary:
-        temporary.write_text(page(read_results(folder), read_purity(folder)))
+    chosen = parser.parse_args(arguments)
+    with atomic_path(chosen.folder / "tables.md") as temporary:
+        temporary.write_text(page(read_results(chosen.runs), read_purity(chosen.folder)))
 
 
 def read_results(folder: Path) -> Results:
     """The runs of the protocol that are in the folder."""
-    paths = {
-        (dataset, task, method): folder / f"{dataset}-{task}-{method}.json"
+    cells = {
+        (dataset, task, method): read_cell(folder / f"table-{task}" / "runs", dataset, method)
         for dataset in DATASETS
         for task in TASKS
         for method in METHODS
     }
-    return {cell: json.loads(path.read_text()) for cell, path in paths.items() if path.exists()}
+    return {place: cell for place, cell in cells.items() if cell is not None}
+
+
+def read_cell(runs: Path, dataset: str, method: str) -> Record | None:
+    """The runs of one method on one data set, as many as the protocol asks for."""
+    prefix = f"{dataset}-{method}-"
+    numbers = [path.stem.removeprefix(prefix) for path in runs.glob(f"{prefix}*.json")]
+    seeds = sorted(int(number) for number in numbers if number.isdigit())[: SPLITS[dataset]]
+    if not seeds:
+        return None
+    records = [json.loads((runs / f"{prefix}{seed}.json").read_text()) for seed in seeds]
+    figures = [record["found"]["figure"] for record in records]
+    return {
+        "dataset": dataset,
+        "mean": float(np.mean(figures)),
+        "stderr": standard_error(np.array(figures)),
+        "runs": figures,
+        "seeds": seeds,
+        "seconds": [record["found"]["seconds"] for record in records],
+        "hardware": records[0]["hardware"],
+    }
+
+
+def standard_error(figures: np.ndarray) -> float | None:
+    """Of their mean; none of a single one."""
+    return float(figures.std(ddof=1) / len(figures) ** 0.5) if len(figures) > 1 else None
 
 
 def read_purity(folder: Path) -> Record:
@@ -80,7 +108,7 @@ def page(results: Results, purity: Record) -> str:
         f"Mean ± standard error over the splits from seed {first}: "
         + ", ".join(f"{splits} on {dataset}" for dataset, splits in SPLITS.items())
         + f", or as many as said. {DASH}: not run. {BELOW}: below the paper's figure.\n"
-        "Drawn by `experiments/accuracy_tables.py` from the files beside this one."
+        "Drawn by `experiments/accuracy_tables.py` from the runs of `xtcl reproduce`."
     ]
     for task in TASKS:
         parts += [
@@ -134,7 +162,7 @@ def figure(run: Record | None, paper: float | None) -> str:
     if run is None:
         return DASH
     count = len(run["runs"])
-    text = spread(run["mean"], run["stderr"] if count > 1 else None)
+    text = spread(run["mean"], run["stderr"])
     if count < SPLITS[run["dataset"]]:
         text += f" ({count} split{'s' if count > 1 else ''})"
     below = paper is not None and round(run["mean"], 2) < paper
@@ -165,11 +193,9 @@ def paired(one: Record | None, other: Record | None) -> np.ndarray:
 
 def difference_cell(differences: np.ndarray) -> str:
     """Mean and standard error, with its sign."""
-    count = len(differences)
-    if not count:
+    if not len(differences):
         return DASH
-    error = float(differences.std(ddof=1) / count**0.5) if count > 1 else None
-    return spread(float(differences.mean()), error, sign="+")
+    return spread(float(differences.mean()), standard_error(differences), sign="+")
 
 
 def seconds_tables(results: Results) -> str:

@@ -245,7 +245,7 @@ def test_evaluate_uses_the_file(
     assert result.stderr == ""
     assert seen == [recipe]
     assert invoke(*run).exit_code == 0
-    assert seen == [recipe, None]
+    assert seen == [recipe, methods.XTCLGCN().recipe_for("nodes")]
     ours = evaluate(small_graph(), "nodes", methods.XTCLGCN(recipe), splits=1)
     assert json.loads(result.stdout)["runs"] == ours.runs
 

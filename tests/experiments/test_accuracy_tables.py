@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,19 +25,13 @@ def write(
     hardware: dict[str, Any] = GPU,
 ) -> None:
     dataset, task, method = cell.split("-", 2)
-    error = statistics.stdev(runs) / len(runs) ** 0.5 if len(runs) > 1 else 0.0
-    record = {
-        "dataset": dataset,
-        "task": task,
-        "method": method,
-        "mean": round(statistics.mean(runs), 4),
-        "stderr": round(error, 4),
-        "runs": runs,
-        "seeds": seeds or list(range(len(runs))),
-        "seconds": [2.0 + seed for seed in range(len(runs))],
-        "hardware": hardware,
-    }
-    (folder / f"{cell}.json").write_text(json.dumps(record))
+    place = folder / f"table-{task}" / "runs"
+    place.mkdir(parents=True, exist_ok=True)
+    for number, (seed, figure) in enumerate(zip(seeds or range(len(runs)), runs, strict=True)):
+        found = {"figure": figure, "seconds": 2.0 + number}
+        (place / f"{dataset}-{method}-{seed}.json").write_text(
+            json.dumps({"found": found, "hardware": hardware})
+        )
 
 
 class Tables(NamedTuple):
@@ -53,7 +46,7 @@ class Tables(NamedTuple):
 
 
 def drawn(folder: Path) -> Tables:
-    main(["--folder", str(folder)])
+    main(["--runs", str(folder), "--folder", str(folder)])
     parts = (folder / "tables.md").read_text().split("\n\n")
     rows = [part.splitlines() for part in parts if part.startswith("|")]
     cells = [[[c.strip() for c in row.split("|")[1:-1]] for row in table] for table in rows]
@@ -95,7 +88,7 @@ def test_an_empty_folder_has_published_figures_and_dashes(tmp_path: Path, task: 
 
 
 def test_means_errors_and_marks(tmp_path: Path) -> None:
-    write(tmp_path, "cora-nodes-xtcl-gcn", [85.0, 87.0] * 5)
+    write(tmp_path, "cora-nodes-xtcl-gcn", [*[85.0, 87.0] * 5, 0.0])  # one more than is asked for
     write(tmp_path, "pubmed-nodes-xtcl-gcn", [86.0] * 5)
     write(tmp_path, "photo-nodes-xtcl-gcn", [93.836] * 5)  # 93.84 as printed
     write(tmp_path, "citeseer-nodes-xtcl-gcn", [74.0, 75.0])
@@ -167,5 +160,6 @@ def test_purity_stands_beside_accuracy(tmp_path: Path) -> None:
 
 
 def test_a_file_of_no_known_cell_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "notes.json").write_text("[]")
+    write(tmp_path, "cora-nodes-other", [80.0])
+    (tmp_path / "table-nodes" / "runs" / "cora-xtcl-gcn-notes.json").write_text("[]")
     assert set(drawn(tmp_path).nodes["xtcl-gcn"]) == {DASH}

@@ -98,6 +98,16 @@ def test_by_hand(verdicts: list[float], best: int, last: int) -> None:
     assert watch.epochs == best
 
 
+@pytest.mark.parametrize(
+    ("to_beat", "last"),
+    [(0.5, 14), (0.52, 14), (0.53, 8), (-float("inf"), 14)],  # 2 * 6 + 2, or 6 + 2
+)
+def test_what_is_far_behind_waits_less(to_beat: float, last: int) -> None:
+    watch = Watch(saying([0.1, 0.4, 0.5, *[0.5] * 9]), every=2, patience=2, to_beat=to_beat)
+    assert follow(watch, 24) == last
+    assert watch.epochs == 6
+
+
 def test_embeds_only_when_it_asks_and_shows_the_judge_what_it_keeps() -> None:
     shown: list[Tensor] = []
 

@@ -37,7 +37,11 @@ class XTCLMethod(Method):
         """Fit embeddings and head."""
         self.check_task(task)
         options = FitOptions(encoder=self.encoder, seed=seed, device=device, progress=progress)
-        return fit_task(side, make_task(task), self.recipe, options).answer
+        return fit_task(side, make_task(task), self.recipe_for(task), options).answer
+
+    def recipe_for(self, task: str) -> Recipe:
+        """The recipe that a fit for `task` follows."""
+        return self.recipe or make_task(task).recipe(self.encoder)
 
 
 class XTCLGCN(XTCLMethod):

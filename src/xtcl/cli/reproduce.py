@@ -26,7 +26,8 @@ def reproduce(
     methods: Annotated[
         str | None, typer.Option(help="Only these systems, with commas between.")
     ] = None,
-    splits: Annotated[int | None, typer.Option(min=1, help="How many splits, from seed 0.")] = None,
+    splits: Annotated[int | None, typer.Option(min=1, help="How many splits.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the first split.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")] = Path(
         "reproduction"
@@ -47,7 +48,7 @@ def reproduce(
     from xtcl.report.reproduction.registry import draw_experiment
 
     experiment = make_experiment(name)
-    scope = Scope(_names(datasets), _names(methods), splits, quick)
+    scope = Scope(_names(datasets), _names(methods), splits, quick, seed)
     measurements = experiment.measurements(scope)
     notes = Console(stderr=True)
     bench = Bench(pick_device(device), data, Bars(notes))

@@ -24,6 +24,8 @@ from xtcl.learning.unit_rows import unit_rows
 
 Similarity = Literal["cosine", "inner"]
 
+FEW = 32
+
 
 class Loss(Protocol):
     """What training lowers; see `contrastive_loss` for what it is given."""
@@ -76,12 +78,11 @@ def contrastive_loss(
     nodes = torch.arange(len(z), device=z.device) if anchors is None else anchors
     query = (z if anchors is None else F.embedding(anchors, z)) / temperature
     filled = positives >= 0
-    # An embedding look-up, because its gradient is summed faster than that of z[...].
-    attraction = torch.einsum("nh,nbh->nb", query, F.embedding(positives.clamp_min(0), z))
+    attraction = _products(query, z, positives.clamp_min(0))
     if negatives.dim() == 1:
         repulsion = query @ F.embedding(negatives, z).T
     else:
-        repulsion = torch.einsum("nh,nkh->nk", query, F.embedding(negatives, z))
+        repulsion = _products(query, z, negatives)
     repulsion = repulsion.masked_fill(negatives == nodes[:, None], -torch.inf)
     terms = F.softplus(torch.logsumexp(repulsion, dim=1, keepdim=True) - attraction)
     share = filled.to(z.dtype) if weights is None else weights * filled
@@ -90,3 +91,13 @@ def contrastive_loss(
     # An empty place must not reach the sum even when its term is not finite.
     per_anchor = (share * terms.masked_fill(~filled, 0.0)).sum(dim=1) / total.where(counted, 1.0)
     return per_anchor[counted].sum() / counted.sum().clamp_min(1)
+
+
+def _products(query: Tensor, z: Tensor, nodes: Tensor) -> Tensor:
+    """The inner products of every row of `query` [n, h] with the rows `nodes` [n, B] of z."""
+    # An embedding look-up, because its gradient is summed faster than that of z[...].
+    if not z.is_cpu or not 0 < nodes.shape[1] <= FEW:
+        return torch.einsum("nh,nbh->nb", query, F.embedding(nodes, z))
+    # On a CPU one column after the other stays in its cache, and is three times as fast.
+    columns = [(query * F.embedding(column, z)).sum(dim=1) for column in nodes.unbind(dim=1)]
+    return torch.stack(columns, dim=1)

@@ -18,6 +18,8 @@ LEAST_GAIN = 0.001
 FALL = 0.003
 """What counts as a fall, by the mean of the latest LOOKS verdicts: one alone may be a chance."""
 LOOKS = 3
+BEHIND = 0.02
+"""How far below a rival a training is given up at its first long pause."""
 
 
 class Watch:
@@ -26,15 +28,24 @@ class Watch:
     Training has been seen enough of when its verdicts have fallen (FALL), and when the last
     progress worth the name (LEAST_GAIN) lies `patience` epochs and as many as led to it back: what
     comes slowly may pause long. On sparse graphs a sharp loss falls soon after its best; on large
-    ones it was seen to pause for sixty epochs and then to gain another point.
+    ones it was seen to pause for sixty epochs and then to gain another point. Two points it never
+    gained that way: what is so far (BEHIND) from `to_beat`, the best verdict on another training,
+    waits for `patience` epochs only.
     """
 
-    def __init__(self, judge: Judge, every: int = 5, patience: int = 25) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        every: int = 5,
+        patience: int = 25,
+        to_beat: float = float("-inf"),
+    ) -> None:
         if every < 1 or patience < 1:
             raise UsageError(f"every={every} and patience={patience} must be at least 1.")
         self.judge = judge
         self.every = every
         self.patience = patience
+        self.to_beat = to_beat
         self.best = float("-inf")
         self.epochs = 0
         self.embedding: Tensor | None = None
@@ -52,7 +63,8 @@ class Watch:
             self.best, self.epochs, self.embedding = verdict, epoch, embedding
         if verdict > self._progress[0] + LEAST_GAIN:
             self._progress = (verdict, epoch)
-        return self._fallen(verdict) or epoch >= 2 * self._progress[1] + self.patience
+        slow = self._progress[1] if self.best >= self.to_beat - BEHIND else 0
+        return self._fallen(verdict) or epoch >= self._progress[1] + slow + self.patience
 
     def _fallen(self, verdict: float) -> bool:
         self._latest.append(verdict)

@@ -23,14 +23,19 @@ class Choice:
 
 
 class Tried(NamedTuple):
-    """What a trial gave: the embedding, and the plan with the epochs it was trained for."""
+    """What a trial gave: the embedding, and the plan with the epochs it was trained for.
+
+    `verdict` is the judge's best on the last of the plan's members, -inf without a judge.
+    """
 
     embedding: np.ndarray
     plan: Plan
+    verdict: float = float("-inf")
 
 
-Train = Callable[[Plan, Judge | None], Tried]
-"""Trains a plan; with a judge, for as long as the judge sees it improve."""
+Train = Callable[[Plan, Judge | None, float], Tried]
+"""Trains a plan; with a judge, for as long as the judge sees it improve, and not for long where it
+stays far below the number given."""
 
 Trial = Callable[[Graph], Train]
 """Runs relations and sampler on a graph, and gives a function that trains on what they found."""

@@ -65,9 +65,9 @@ def fit_task(
         own, found = on(training)
         own = replace(own, checkpoints=NoCheckpoints())  # a trial's training is not resumed
 
-        def train(plan: Plan, judge: Judge | None) -> Tried:
-            fitted = train_plan(training, task, recipe, plan, found, own, judge)
-            return Tried(fitted.embedding, fitted.plan)
+        def train(plan: Plan, judge: Judge | None, to_beat: float) -> Tried:
+            fitted = train_plan(training, task, recipe, plan, found, own, judge, to_beat)
+            return Tried(fitted.embedding, fitted.plan, fitted.verdict)
 
         return train
 

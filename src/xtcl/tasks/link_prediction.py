@@ -93,15 +93,15 @@ class LinkPrediction(Task):
         judge = cosine_judge(links, device) if recipe.stop_early else None
         train = trial(links.graph)
 
-        def judged(plan: Plan) -> tuple[float, Choice]:
-            tried = train(plan, judge)
+        choices, verdicts = [], [float("-inf")]
+        for plan in recipe.plans:
+            tried = train(plan, judge, max(verdicts))
             scorer = choose_scorer(links, tried.embedding, seed, device=device)
             found = links.judge(scorer, tried.embedding, device)
-            return found, Choice(tried.plan, scorer)
-
+            choices.append((found, Choice(tried.plan, scorer)))
+            verdicts.append(tried.verdict)
         # max keeps the first of equals, and the plan listed first is the usual one.
-        _, choice = max((judged(plan) for plan in recipe.plans), key=lambda tried: tried[0])
-        return choice
+        return max(choices, key=lambda choice: choice[0])[1]
 
     def fit_head(
         self,

@@ -28,6 +28,8 @@ from xtcl.tasks.recipe import Plan, Recipe
 from xtcl.tasks.task import Task
 from xtcl.tasks.training_side import TrainingSide
 
+NOTHING = float("-inf")
+
 
 @dataclass(frozen=True)
 class FitOptions:
@@ -68,7 +70,7 @@ class FittedEmbedding:
     """What a fit leaves: the sampler, its positives, the trained encoder and the embeddings.
 
     `plan` is the one followed, with the epochs that were trained; `losses` has a curve for each of
-    its members.
+    its members. `verdict` is the best of the judge, if there was one, on the last of them.
     """
 
     sampler: XGSampler
@@ -77,6 +79,7 @@ class FittedEmbedding:
     encoder: Joined
     embedding: np.ndarray
     losses: tuple[tuple[float, ...], ...]
+    verdict: float = NOTHING
 
 
 def fit_sampler(training: Graph, task: Task, recipe: Recipe, options: FitOptions) -> XGSampler:
@@ -121,16 +124,19 @@ def train_plan(
     found: Found,
     options: FitOptions,
     judge: Judge | None = None,
+    to_beat: float = NOTHING,
 ) -> FittedEmbedding:
     """Train the members of `plan` one after the other, each with a seed of its own, and join them.
 
-    With a judge each of them is trained for as long as the judge sees it improve.
+    With a judge each of them is trained for as long as the judge sees it improve; `to_beat` is its
+    best verdict on another plan.
     """
     x, edge_index = encoder_inputs(training, options.device)
     sources = task.sources(found.sampler.view_, found.positives, recipe)
     encoders, results, members = [], [], []
+    verdict = NOTHING
     for number, member in enumerate(plan.members):
-        watch = None if judge is None else Watch(judge)
+        watch = None if judge is None else Watch(judge, to_beat=to_beat)
         with options.progress.stage("training", member.training.epochs) as advance:
             encoder, trained = train(
                 encoder_maker(options.encoder, x.shape[1], member.encoder),
@@ -144,6 +150,7 @@ def train_plan(
                 watch=watch,
                 loss=options.loss,
             )
+        verdict = verdict if watch is None else watch.best
         encoders.append(encoder)
         results.append(trained)
         epochs = watch.epochs if watch is not None and watch.epochs else member.training.epochs
@@ -160,6 +167,7 @@ def train_plan(
         joined.eval(),
         np.asarray(embedding.cpu().numpy()),
         tuple(trained.losses for trained in results),
+        verdict,
     )
 
 

@@ -41,7 +41,7 @@ class ClassCount(Experiment):
         chosen("data set", scope.datasets, ("cora",))
         return [
             self.measurement(classes, method, seed)
-            for seed in range(scope.splits or (QUICK_SPLITS if scope.quick else SPLITS))
+            for seed in scope.seeds(SPLITS, QUICK_SPLITS)
             for classes in (QUICK_CLASSES if scope.quick else CLASSES)
             for method in chosen("method", scope.methods, METHODS)
         ]

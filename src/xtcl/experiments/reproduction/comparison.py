@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import ClassVar
 
 from xtcl.baselines.registry import METHODS, make_method
+from xtcl.baselines.xtcl import XTCLMethod
 from xtcl.experiments.evaluate import make_split, score_method
 from xtcl.experiments.reproduction.experiment import (
     Bench,
@@ -16,6 +18,7 @@ from xtcl.experiments.reproduction.experiment import (
     chosen_datasets,
 )
 from xtcl.experiments.reproduction.paper_tables import COLUMNS
+from xtcl.tasks.plain import plain
 
 ORDER = (
     "xtcl-gcn",
@@ -43,7 +46,7 @@ QUICK_SPLITS = 2
 
 
 class Comparison(Experiment):
-    """Fits and scores each system on each split from seed 0."""
+    """Fits and scores each system on each split."""
 
     task: ClassVar[str]
 
@@ -53,12 +56,11 @@ class Comparison(Experiment):
 
     def measurements(self, scope: Scope) -> list[Measurement]:
         """Split by split, so that a batch that is cut short has all systems on fewer splits."""
-        splits = scope.splits or (QUICK_SPLITS if scope.quick else SPLITS)
         methods = chosen("method", scope.methods, self.systems())
         return [
             self.measurement(dataset, method, seed)
             for dataset in chosen_datasets(scope, COLUMNS)
-            for seed in range(splits)
+            for seed in scope.seeds(SPLITS, QUICK_SPLITS)
             for method in methods
         ]
 
@@ -66,16 +68,18 @@ class Comparison(Experiment):
         """One system on one split."""
 
         def measure(bench: Bench) -> Plain:
-            graph = bench.graph(dataset)
+            graph, system = bench.graph(dataset), make_method(method)
             figure, seconds = score_method(
                 graph,
                 make_split(graph, self.task, seed),
-                make_method(method),
+                system,
                 seed=seed,
                 device=bench.device,
                 progress=bench.progress,
             )
-            return {"figure": round(100 * figure, 4), "seconds": round(seconds, 3)}
+            found = {"figure": round(100 * figure, 4), "seconds": round(seconds, 3)}
+            recipe = system.recipe_for(self.task) if isinstance(system, XTCLMethod) else None
+            return found if recipe is None else found | {"recipe": plain(asdict(recipe))}
 
         return Measurement({"dataset": dataset, "method": method, "seed": seed}, measure)
 

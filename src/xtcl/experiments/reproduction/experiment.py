@@ -30,6 +30,12 @@ class Scope:
     methods: Sequence[str] | None = None
     splits: int | None = None
     quick: bool = False
+    seed: int = 0
+
+    def seeds(self, usual: int, quick: int | None = None) -> range:
+        """The seeds of the splits: as many as wanted, or usual, from the first on."""
+        number = quick if self.quick and quick is not None else usual
+        return range(self.seed, self.seed + (self.splits or number))
 
 
 @dataclass

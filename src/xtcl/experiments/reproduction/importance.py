@@ -50,7 +50,7 @@ class Importance(Experiment):
         """One for each task and data set; quick: on Cora."""
         return [
             self.measurement(dataset, task, seed)
-            for seed in range(scope.splits or 1)
+            for seed in scope.seeds(1)
             for dataset in chosen_datasets(scope, COLUMNS)
             for task in TASKS
         ]

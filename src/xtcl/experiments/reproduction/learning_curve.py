@@ -43,7 +43,7 @@ class LearningCurve(Experiment):
         return [
             self.measurement(dataset, percent, method, seed)
             for dataset in chosen("data set", scope.datasets or ["cora"], COLUMNS)
-            for seed in range(scope.splits or (QUICK_SPLITS if scope.quick else SPLITS))
+            for seed in scope.seeds(SPLITS, QUICK_SPLITS)
             for percent in (QUICK_PERCENT if scope.quick else PERCENT)
             for method in chosen("method", scope.methods, METHODS)
         ]

@@ -44,7 +44,7 @@ class PerturbedLabels(Experiment):
         chosen("data set", scope.datasets, ("cora",))
         return [
             self.measurement(rule, number, method, graph, seed)
-            for seed in range(scope.splits or (1 if scope.quick else SPLITS))
+            for seed in scope.seeds(SPLITS, quick=1)
             for graph in range(1 if scope.quick else GRAPHS)
             for rule in RATIOS
             for number in (QUICK_NUMBERS if scope.quick else NUMBERS)

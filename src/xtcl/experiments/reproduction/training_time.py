@@ -48,7 +48,7 @@ class TrainingTime(Experiment):
         return [
             self.measurement(size, system, repeat)
             for size in (QUICK_SIZES if scope.quick else SIZES)
-            for repeat in range(scope.splits or REPEATS)
+            for repeat in scope.seeds(REPEATS)
             for system in chosen("method", scope.methods, SYSTEMS)
         ]
 

@@ -7,6 +7,7 @@ from torch.nn import functional as F  # noqa: N812
 from torch_geometric.nn import GATConv
 
 from xtcl.errors import UsageError
+from xtcl.learning.encoders.dropout import dropout
 from xtcl.learning.encoders.smoothed import SmoothedAttributes
 
 
@@ -50,6 +51,6 @@ class GATEncoder(nn.Module):
         """Embeddings [V, width]."""
         h: Tensor = self.smoothed(x, edge_index)
         for layer, conv in enumerate(self.convs):
-            h = F.dropout(h if layer == 0 else F.elu(h), self.dropout, self.training)
+            h = dropout(h if layer == 0 else F.elu(h), self.dropout, self.training)
             h = conv(h, edge_index)
         return h

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
 
 from xtcl.errors import UsageError
+from xtcl.learning.encoders.dropout import dropout
+from xtcl.learning.encoders.dropped_product import dropped_product
 from xtcl.learning.encoders.propagation import Propagation
 from xtcl.learning.encoders.smoothed import SmoothedAttributes
 
@@ -55,10 +56,9 @@ class GCNEncoder(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Embeddings [V, width]."""
-        h: Tensor = self.linears[0](
-            F.dropout(self.smoothed(x, edge_index), self.dropout, self.training)
-        )
+        weight = self.linears[0].get_parameter("weight")
+        h = dropped_product(self.smoothed(x, edge_index), weight, self.dropout, self.training)
         for between, linear in zip(self.between, self.linears[1:], strict=True):
-            h = F.dropout(between(h), self.dropout, self.training)
+            h = dropout(between(h), self.dropout, self.training)
             h = linear(self.propagation(h, edge_index))
         return h

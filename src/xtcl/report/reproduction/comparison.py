@@ -28,9 +28,10 @@ def draw_comparison(experiment: Comparison, records: Sequence[Record], folder: P
     datasets = [name for name in COLUMNS if any(where == name for where, _ in cells)]
     methods = [name for name in ORDER if any(method == name for _, method in cells)]
     _picture(experiment, cells, datasets, methods, folder)
+    first = min(record.what["seed"] for record in records)
     parts = [
         f"# {experiment.title}",
-        "Mean ± standard error over the splits from seed 0, all systems on the same ones. "
+        f"Mean ± standard error over the splits from seed {first}, all systems on the same ones. "
         f"① ② ③: first, second, third. *: the first is ahead of the second with p < {SIGNIFICANT} "
         "in a paired t-test over splits. In brackets: the number of splits where it is not "
         f"{SPLITS}.",

@@ -1,0 +1,74 @@
+"""Dropout and the first product, dense and sparse, against their definition."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from xtcl.learning.encoders.dropout import dropout
+from xtcl.learning.encoders.dropped_product import SPARSE, dropped_product
+from xtcl.learning.trainer import seeded
+
+CPU = torch.device("cpu")
+
+
+def rows_of(density: float, shape: tuple[int, int] = (40, 30)) -> Tensor:
+    """Random rows with about this share of values other than 0, none of them alike."""
+    generator = torch.Generator().manual_seed(0)
+    values = 1 + torch.rand(shape, generator=generator)
+    return values * (torch.rand(shape, generator=generator) < density)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.7])
+def test_dropout_drops_its_share_and_keeps_the_mean(share: float) -> None:
+    with seeded(0, CPU):
+        found = dropout(torch.ones(400, 500), share, training=True)
+    assert found.unique().tolist() == pytest.approx([0.0, 1 / (1 - share)])
+    assert float((found == 0).float().mean()) == pytest.approx(share, abs=0.005)
+
+
+def test_dropout_of_the_gradient_is_that_of_the_values() -> None:
+    x = torch.rand(20, 30, requires_grad=True)
+    with seeded(0, CPU):
+        found = dropout(x, 0.4, training=True)
+    torch.autograd.backward(found.sum())
+    torch.testing.assert_close(x.grad, (found / x).detach())
+
+
+@pytest.mark.parametrize(("share", "training"), [(0.5, False), (0.0, True)])
+def test_nothing_is_dropped(share: float, training: bool) -> None:
+    x = rows_of(0.5)
+    assert torch.equal(dropout(x, share, training), x)
+
+
+@pytest.mark.parametrize("density", [0.0, SPARSE / 2, 0.9])
+def test_product_and_gradient_at_rest_are_the_linear_layer(density: float) -> None:
+    rows, upstream = rows_of(density), torch.randn(40, 8)
+    weights = [torch.ones(8, 30).mul_(0.1).requires_grad_() for _ in range(2)]
+    ours = dropped_product(rows, weights[0], 0.5, training=False)
+    theirs = F.linear(rows, weights[1])
+    torch.testing.assert_close(ours, theirs)
+    for found in (ours, theirs):
+        torch.autograd.backward((found * upstream).sum())
+    torch.testing.assert_close(weights[0].grad, weights[1].grad)
+
+
+@pytest.mark.parametrize("density", [SPARSE / 2, 0.9])
+def test_in_training_each_value_is_dropped_or_scaled(density: float) -> None:
+    rows, share = rows_of(density), 0.6
+    weight = torch.eye(30).requires_grad_()  # the product is then the dropped rows themselves
+    with seeded(1, CPU):
+        found = dropped_product(rows, weight, share, training=True)
+    kept = found != 0
+    torch.testing.assert_close(found[kept], rows[kept] / (1 - share))
+    assert float(kept.sum() / (rows != 0).sum()) == pytest.approx(1 - share, abs=0.1)
+    torch.autograd.backward(found.sum())
+    torch.testing.assert_close(weight.grad, found.detach().sum(dim=0).expand(30, 30))
+
+
+def test_rows_that_want_a_gradient_get_one() -> None:
+    rows = rows_of(SPARSE / 2).requires_grad_()
+    torch.autograd.backward(dropped_product(rows, torch.ones(8, 30), 0.0, training=True).sum())
+    torch.testing.assert_close(rows.grad, torch.full((40, 30), 8.0))
