@@ -5,10 +5,10 @@
         [--table]
 
 Splits are those of exploration, from seed 1000: the reported ones choose nothing. Writes D-T-R.json
-for data set, task and row, as `xtcl evaluate --json` prints it, and purity/D-T-R.json with the share of right
-positives on the test side, by seed. Finished splits are kept and never run again; splits of another
-recipe, other versions or other hardware are refused. With --table it runs nothing and draws
-tables.md from what is there.
+for data set, task and row, as `xtcl evaluate --json` prints it; purity/D-T-R.json has the share
+of right positives on the test side, by seed. Finished splits are kept and never run again; splits
+of another recipe, other versions or other hardware are refused. With --table it runs nothing and
+draws tables.md from what is there.
 """
 
 from __future__ import annotations

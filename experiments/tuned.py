@@ -6,10 +6,10 @@
 
 On every split from seed 0 it does what `xtcl tune` and then `xtcl evaluate --config` do: the search
 sees the training side of that split and no more. Writes D-T-tuned-E.json for data set, task and
-encoder, as `xtcl evaluate --json` prints it, with the search's settings; recipes/ the same with the recipe found on
-every split, its hidden score and that of the default; and searches/D-T-E-SEED.db with its trials.
-Finished splits and trials are kept and never run again; after a kill the seconds of a split are
-those of its last part.
+encoder, as `xtcl evaluate --json` prints it, with the search's settings; recipes/ the same with the
+recipe found on every split, its hidden score and that of the default; and searches/D-T-E-SEED.db
+with its trials. Finished splits and trials are kept and never run again; after a kill the seconds
+of a split are those of its last part.
 """
 
 from __future__ import annotations

@@ -41,9 +41,12 @@ def neighbours(attributes: np.ndarray, count: int) -> list[tuple[int, int]]:
 
 
 def found(
-    attributes: np.ndarray | sp.csr_array, count: int, height: int | None = None
+    attributes: np.ndarray | sp.csr_array,
+    count: int,
+    height: int | None = None,
+    words: bool = True,
 ) -> list[tuple[int, ...]]:
-    arcs = nearest_by_attributes(attributes, count, CPU, height=height)
+    arcs = nearest_by_attributes(attributes, count, CPU, words=words, height=height)
     return [tuple(arc) for arc in arcs.T.tolist()]
 
 
@@ -79,6 +82,7 @@ def test_words_are_measured_by_jaccard_and_other_numbers_by_cosine() -> None:
     words[2, :7] = 1  # to node 0: Jaccard 2/7, cosine 0.53
     assert found(words, 1)[0] == (0, 1)
     assert found(2 * words, 1)[0] == (0, 2)
+    assert found(words, 1, words=False)[0] == (0, 2)
 
 
 def test_nodes_that_share_nothing_are_no_neighbours() -> None:

@@ -23,7 +23,7 @@ def test_a_table_from_runs_of_ones_own_and_again_without_any(tmp_path: Path) -> 
     first = reproduce(*asked, "--out", str(tmp_path))
     assert first.exit_code == 0, first.output
     assert "| Attributes + LR |" in first.stdout
-    assert "1 of 1: cora-logistic-0" in first.stderr
+    assert "1 of 1: cora-500-logistic-0" in first.stderr
     folder = tmp_path / "table-nodes"
     assert {path.name for path in folder.iterdir()} == {
         "runs",
@@ -35,6 +35,16 @@ def test_a_table_from_runs_of_ones_own_and_again_without_any(tmp_path: Path) -> 
     second = reproduce(*asked, "--out", str(tmp_path))
     assert second.stdout == first.stdout
     assert "1 of 1 runs are there already." in second.stderr
+    drawn = reproduce("table-nodes", "--quick", "--draw-only", "--out", str(tmp_path))
+    assert drawn.exit_code == 0, drawn.output
+    assert drawn.stdout == first.stdout
+
+
+def test_nothing_to_draw_is_an_error(tmp_path: Path) -> None:
+    result = reproduce("classes", "--draw-only", "--out", str(tmp_path / "out"))
+    assert result.exit_code == DATA
+    assert "None of the" in result.stderr
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +65,9 @@ def test_misuse_is_a_sentence(arguments: list[str], sentence: str, tmp_path: Pat
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(self: Comparison, dataset: str, method: str, seed: int) -> Measurement:
+    def interrupted(
+        self: Comparison, dataset: str, method: str, seed: int, nodes: int | None
+    ) -> Measurement:
         def measure(bench: Bench) -> Plain:
             raise KeyboardInterrupt
 

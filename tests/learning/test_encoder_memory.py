@@ -99,7 +99,8 @@ def test_computed_once() -> None:
         calls.append(1)
         return torch.zeros(1)
 
-    kept, a, b = Remembered(), torch.zeros(2), torch.zeros(2)
+    kept: Remembered[Tensor] = Remembered()
+    a, b = torch.zeros(2), torch.zeros(2)
     for tensors, other in (((a, b), 1), ((a, b), 1), ((b, a), 1), ((b, a), 2), ((b,), 2)):
         kept.get(compute, tensors, other)
     assert len(calls) == 4  # all but the second
@@ -109,7 +110,7 @@ def test_computed_once() -> None:
 
 
 def test_two_results_are_never_there_at_once() -> None:
-    kept = Remembered()
+    kept: Remembered[Tensor] = Remembered()
     alive: list[weakref.ref[Tensor]] = []
     for key in (torch.zeros(1), torch.zeros(1)):
 
@@ -122,7 +123,8 @@ def test_two_results_are_never_there_at_once() -> None:
 
 
 def test_a_failure_leaves_nothing_behind() -> None:
-    kept, key = Remembered(), torch.zeros(1)
+    kept: Remembered[Tensor] = Remembered()
+    key = torch.zeros(1)
 
     def fail() -> Tensor:
         raise KeyboardInterrupt

@@ -53,16 +53,19 @@ class Planted:
         self.embeddings = embeddings
         self.graphs: list[Graph] = []
         self.judges: list[Judge | None] = []
+        self.to_beat: list[float] = []
 
     def __call__(self, graph: Graph) -> Train:
         """Note the graph."""
         self.graphs.append(graph)
 
-        def train(plan: Plan, judge: Judge | None) -> Tried:
+        def train(plan: Plan, judge: Judge | None, to_beat: float) -> Tried:
             self.judges.append(judge)
+            self.to_beat.append(to_beat)
             (member,) = plan.members
             stopped = replace(member, training=replace(member.training, epochs=17))
-            return Tried(self.embeddings[str(member.encoder["name"])], Plan((stopped,)))
+            embedding = self.embeddings[str(member.encoder["name"])]
+            return Tried(embedding, Plan((stopped,)), verdict=len(self.judges) / 10)
 
         return train
 
@@ -168,6 +171,7 @@ def test_a_judge_is_there_where_training_may_stop_early(stop_early: bool) -> Non
     trial = Planted(a=CLASSES, b=NOISE)
     choice = trial.choose("a", "b", stop_early=stop_early)
     assert [judge is not None for judge in trial.judges] == [stop_early] * 2
+    assert trial.to_beat == [-float("inf"), 0.1]  # each plan knows the best verdict before it
     for judge in trial.judges:
         assert judge is None or judge(torch.from_numpy(NOISE)) == pytest.approx(hidden_auc(NOISE))
     assert choice.plan.members[0].training.epochs == 17  # what the trial says counts

@@ -19,13 +19,18 @@ thousand words can differ."""
 
 
 def nearest_by_attributes(
-    attributes: Attributes, count: int, device: torch.device, *, height: int | None = None
+    attributes: Attributes,
+    count: int,
+    device: torch.device,
+    *,
+    words: bool = False,
+    height: int | None = None,
 ) -> Tensor:
     """Arcs [2, n] from each node to the `count` nodes most similar to it, sorted.
 
-    The similarity is Jaccard's index where all attributes are 0 or 1, else the cosine. Ties go to
-    the lower node. A node is not its own neighbour, and nodes that are not similar at all are no
-    neighbours: a node without attributes has none. Exact, in blocks of `height` rows.
+    The similarity is the cosine; with `words`, where all attributes are 0 or 1, Jaccard's index.
+    Ties go to the lower node. A node is not its own neighbour, and nodes that are not similar at
+    all are no neighbours: a node without attributes has none. Exact, in blocks of `height` rows.
 
     Cost O(V^2 D) time, O(V D + height V) memory.
     """
@@ -34,7 +39,7 @@ def nearest_by_attributes(
     num_nodes, num_attributes = attributes.shape
     if num_attributes == 0 or num_nodes < 2:
         return torch.empty(2, 0, dtype=torch.long, device=device)
-    rows = (jaccard_rows if is_binary(attributes) else cosine_rows)(attributes, device)
+    rows = (jaccard_rows if words and is_binary(attributes) else cosine_rows)(attributes, device)
     nodes = torch.arange(num_nodes, device=device)
     lower_first = nodes.double() * (TIE_BREAK / num_nodes)
     arcs = []

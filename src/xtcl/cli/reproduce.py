@@ -29,6 +29,9 @@ def reproduce(
     splits: Annotated[int | None, typer.Option(min=1, help="How many splits.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the first split.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
+    draw_only: Annotated[
+        bool, typer.Option("--draw-only", help="Draw from the runs that are there; make none.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")] = Path(
         "reproduction"
     ),
@@ -42,7 +45,7 @@ def reproduce(
     Example: xtcl reproduce table-nodes --quick
     """
     from xtcl.device import pick_device
-    from xtcl.experiments.reproduction.batch import run_missing
+    from xtcl.experiments.reproduction.batch import read_records, run_missing
     from xtcl.experiments.reproduction.experiment import Bench, Scope
     from xtcl.experiments.reproduction.registry import make_experiment
     from xtcl.report.reproduction.registry import draw_experiment
@@ -51,23 +54,28 @@ def reproduce(
     scope = Scope(_names(datasets), _names(methods), splits, quick, seed)
     measurements = experiment.measurements(scope)
     notes = Console(stderr=True)
-    bench = Bench(pick_device(device), data, Bars(notes))
+    runs = out / experiment.name / "runs"
     try:
-        records = run_missing(
-            measurements,
-            out / experiment.name / "runs",
-            bench,
-            lambda line: notes.print(line, markup=False, highlight=False),
-        )
+        if draw_only:
+            records = list(read_records(measurements, runs).values())
+        else:
+            bench = Bench(pick_device(device), data, Bars(notes))
+            records = run_missing(
+                measurements,
+                runs,
+                bench,
+                lambda line: notes.print(line, markup=False, highlight=False),
+            )
     except KeyboardInterrupt:
         typer.echo("Interrupted; the same command goes on from here.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if not records:
-        raise DataError(f"None of the {len(measurements)} runs of '{name}' could be made.")
+        state = f"is in {runs}" if draw_only else "could be made"
+        raise DataError(f"None of the {len(measurements)} runs of '{name}' {state}.")
     page = draw_experiment(experiment, records, out / experiment.name)
     typer.echo(page.read_text(encoding="utf-8"))
     notes.print(f"Written to {page.parent}.", markup=False, soft_wrap=True)
-    if len(records) < len(measurements):
+    if len(records) < len(measurements) and not draw_only:
         missing = len(measurements) - len(records)
         raise DataError(f"{missing} of {len(measurements)} runs could not be made; see above.")
 

@@ -28,7 +28,7 @@ def run_missing(
     which code made it.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    kept = {m.key: record for m in measurements if (record := read_record(folder, m)) is not None}
+    kept = read_records(measurements, folder)
     missing = [m for m in measurements if m.key not in kept]
     if kept:
         tell(f"{len(kept)} of {len(measurements)} runs are there already.")
@@ -51,6 +51,12 @@ def run_missing(
             + (f"; about {in_words(left)} to go" if left else "")
         )
     return [kept[m.key] for m in measurements if m.key in kept]
+
+
+def read_records(measurements: Sequence[Measurement], folder: Path) -> dict[str, Record]:
+    """What the folder holds of the measurements, by their keys."""
+    found = ((each.key, read_record(folder, each)) for each in measurements)
+    return {key: record for key, record in found if record is not None}
 
 
 def read_record(folder: Path, measurement: Measurement) -> Record | None:

@@ -18,6 +18,7 @@ from xtcl.experiments.reproduction.experiment import (
     chosen_datasets,
 )
 from xtcl.experiments.reproduction.paper_tables import COLUMNS
+from xtcl.graph.induced import around_the_hub
 from xtcl.tasks.plain import plain
 
 ORDER = (
@@ -43,6 +44,8 @@ ORDER = (
 
 SPLITS = 5
 QUICK_SPLITS = 2
+QUICK_NODES = 500
+"""Of the data set, for a quick table: some systems take time that grows like the square of them."""
 
 
 class Comparison(Experiment):
@@ -55,20 +58,26 @@ class Comparison(Experiment):
         return [name for name in ORDER if name in METHODS and self.task in METHODS[name].tasks]
 
     def measurements(self, scope: Scope) -> list[Measurement]:
-        """Split by split, so that a batch that is cut short has all systems on fewer splits."""
+        """Split by split, so that a batch that is cut short has all systems on fewer splits.
+
+        Quick: on the part of a data set around its best linked node.
+        """
         methods = chosen("method", scope.methods, self.systems())
         return [
-            self.measurement(dataset, method, seed)
+            self.measurement(dataset, method, seed, QUICK_NODES if scope.quick else None)
             for dataset in chosen_datasets(scope, COLUMNS)
             for seed in scope.seeds(SPLITS, QUICK_SPLITS)
             for method in methods
         ]
 
-    def measurement(self, dataset: str, method: str, seed: int) -> Measurement:
-        """One system on one split."""
+    def measurement(
+        self, dataset: str, method: str, seed: int, nodes: int | None = None
+    ) -> Measurement:
+        """One system on one split, of the whole graph or of so many nodes."""
 
         def measure(bench: Bench) -> Plain:
             graph, system = bench.graph(dataset), make_method(method)
+            graph = graph if nodes is None else around_the_hub(graph, nodes)
             figure, seconds = score_method(
                 graph,
                 make_split(graph, self.task, seed),
@@ -81,7 +90,9 @@ class Comparison(Experiment):
             recipe = system.recipe_for(self.task) if isinstance(system, XTCLMethod) else None
             return found if recipe is None else found | {"recipe": plain(asdict(recipe))}
 
-        return Measurement({"dataset": dataset, "method": method, "seed": seed}, measure)
+        part = {} if nodes is None else {"nodes": nodes}
+        what = {"dataset": dataset, **part, "method": method, "seed": seed}
+        return Measurement(what, measure)
 
 
 class NodeTable(Comparison):

@@ -14,6 +14,7 @@ from xtcl.experiments.reproduction.experiment import (
     Measurement,
     Plain,
     Scope,
+    chosen,
     chosen_datasets,
 )
 from xtcl.experiments.reproduction.paper_tables import COLUMNS
@@ -48,6 +49,7 @@ class Importance(Experiment):
 
     def measurements(self, scope: Scope) -> list[Measurement]:
         """One for each task and data set; quick: on Cora."""
+        chosen("method", scope.methods, ("xgsampler",))
         return [
             self.measurement(dataset, task, seed)
             for seed in scope.seeds(1)

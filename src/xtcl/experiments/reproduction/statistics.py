@@ -10,6 +10,7 @@ from xtcl.experiments.reproduction.experiment import (
     Measurement,
     Plain,
     Scope,
+    chosen,
     chosen_datasets,
 )
 
@@ -32,6 +33,7 @@ class DatasetStatistics(Experiment):
 
     def measurements(self, scope: Scope) -> list[Measurement]:
         """One for each data set; quick: Cora, which is always there."""
+        chosen("method", scope.methods, ())
         return [self.measurement(dataset) for dataset in chosen_datasets(scope, DATASETS)]
 
     def measurement(self, dataset: str) -> Measurement:

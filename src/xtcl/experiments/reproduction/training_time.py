@@ -45,6 +45,7 @@ class TrainingTime(Experiment):
 
     def measurements(self, scope: Scope) -> list[Measurement]:
         """Small graphs first."""
+        chosen("data set", scope.datasets, ("random",))
         return [
             self.measurement(size, system, repeat)
             for size in (QUICK_SIZES if scope.quick else SIZES)

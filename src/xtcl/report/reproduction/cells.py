@@ -50,8 +50,13 @@ def gather(records: Sequence[Record]) -> Cells:
 
 
 def ranking(cells: Cells, dataset: str) -> list[str]:
-    """The methods of a data set, the best first."""
-    means = {method: cell.mean for (where, method), cell in cells.items() if where == dataset}
+    """The methods of a data set, the best first; those that lack a split are not ranked.
+
+    One split may be easier than another, so means over different ones do not compare.
+    """
+    here = {method: cell for (where, method), cell in cells.items() if where == dataset}
+    splits = {seed for cell in here.values() for seed in cell.figures}
+    means = {method: cell.mean for method, cell in here.items() if set(cell.figures) == splits}
     return sorted(means, key=lambda method: -means[method])
 
 

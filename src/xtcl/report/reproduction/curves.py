@@ -10,7 +10,7 @@ import numpy as np
 from xtcl.baselines.registry import METHODS
 from xtcl.experiments.reproduction.experiment import Record
 from xtcl.report.markdown import DASH, spread, table
-from xtcl.report.pictures import PALETTE
+from xtcl.report.pictures import OURS, PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,8 +49,10 @@ def curves_table(curves: Curves, axis: str) -> str:
 
 
 def draw_curves(axes: Axes, curves: Curves) -> None:
-    """The lines, in the package's colours."""
-    for place, (name, line) in enumerate(curves.items()):
+    """The lines, in the package's colours: XTCL has the same as in the tables."""
+    colours = iter(PALETTE[1:] * len(curves))
+    for name, line in curves.items():
+        colour = OURS if name.startswith("xtcl") else next(colours)
         x = sorted(line)
         means, errors = zip(*(mean_and_error(line[at]) for at in x), strict=True)
         axes.errorbar(
@@ -60,7 +62,7 @@ def draw_curves(axes: Axes, curves: Curves) -> None:
             marker="o",
             markersize=4,
             linewidth=1.5,
-            color=PALETTE[place % len(PALETTE)],
+            color=colour,
             label=title_of(name),
         )
     axes.grid(linewidth=0.5, alpha=0.5)

@@ -16,13 +16,14 @@ from xtcl.report.pictures import PALETTE, picture
 
 def draw_importance(experiment: Importance, records: Sequence[Record], folder: Path) -> str:
     """Write the picture; the page, as Markdown."""
-    first = [record for record in records if record.what["seed"] == 0]
+    seed = min(record.what["seed"] for record in records)
+    first = [record for record in records if record.what["seed"] == seed]
     parts = [
         f"# {experiment.title}",
         "max(|w0|, |w1|) of the sampler's stumps, with the interval that 95 of 100 resamples of "
         "the labelled nodes fall into. Weights average 0 over the pairs, so a relation that says "
         "nothing has 0. Labels are no part of the training data for links: the label relations "
-        "are not there.",
+        "are not there, and Link says nothing, because what is to be told is hidden from it.",
     ]
     for task in TASKS:
         shown = [record for record in first if record.what["task"] == task]

@@ -17,7 +17,9 @@ def draw_learning_curve(experiment: LearningCurve, records: Sequence[Record], fo
     parts = [
         f"# {experiment.title}",
         "Test accuracy in percent, mean ± standard error over splits; the same fifth of the nodes "
-        "tests all training sizes. The ceiling's encoder sees all labels, test labels included.",
+        "tests all training sizes. The ceiling's encoder sees all labels, test labels included. "
+        "The contrastive losses train XTCL's encoder, with the attributes beside it; the "
+        "supervised GCN is a plain one of two layers.",
     ]
     with picture(folder, experiment.name, 1.0 + 5.5 * len(datasets), 4.2) as figure:
         panels = figure.subplots(1, len(datasets), squeeze=False)[0]
