@@ -267,8 +267,8 @@ def test_settings_follow_from_the_name_and_the_task() -> None:
 def test_a_small_graph_of_one_s_own_has_fewer_neighbours_in_the_attribute_graph() -> None:
     assert ASP().settings_for(GRAPH, "nodes") == ASPSettings(words=False, neighbours=10)
     large, tiny = (Graph.from_arrays(np.ones((count, 1))) for count in (5000, 3))
-    assert ASP().settings_for(large, "nodes") == ASPSettings()
-    assert ASP().settings_for(tiny, "nodes") == ASPSettings(neighbours=1)
+    assert ASP().settings_for(large, "nodes") == ASPSettings(words=False)
+    assert ASP().settings_for(tiny, "nodes") == ASPSettings(words=False, neighbours=1)
 
 
 def test_what_cannot_be_done_is_refused() -> None:
