@@ -19,6 +19,7 @@ import numpy as np
 from paper_figures import BEST_PUBLISHED, BEST_PUBLISHED_PROTOCOL, BEST_RIVAL, PAPER, Figures
 from protocol import DATASETS, METHODS, SPLITS, TASKS
 
+from xtcl.experiments.standard_error import standard_error
 from xtcl.files import atomic_path
 from xtcl.report.markdown import DASH, spread, table
 
@@ -81,17 +82,12 @@ def read_cell(runs: Path, dataset: str, method: str) -> Record | None:
     return {
         "dataset": dataset,
         "mean": float(np.mean(figures)),
-        "stderr": standard_error(np.array(figures)),
+        "stderr": standard_error(figures),
         "runs": figures,
         "seeds": seeds,
         "seconds": [record["found"]["seconds"] for record in records],
         "hardware": records[0]["hardware"],
     }
-
-
-def standard_error(figures: np.ndarray) -> float | None:
-    """Of their mean; none of a single one."""
-    return float(figures.std(ddof=1) / len(figures) ** 0.5) if len(figures) > 1 else None
 
 
 def read_purity(folder: Path) -> Record:

@@ -191,23 +191,6 @@ def test_the_network_shuffles_attributes_and_not_links(form: Callable[[Tensor], 
     np.testing.assert_allclose(shuffled, dense_scores(network, x.numpy()[order]), atol=1e-5)
 
 
-@pytest.mark.parametrize("form", [Tensor.clone, lighter])
-def test_dropout_strikes_each_attribute_alike(form: Callable[[Tensor], Tensor]) -> None:
-    x = torch.zeros(40, 50)
-    x[:, ::10] = torch.arange(1.0, 201.0).reshape(40, 5)
-    network = SharingGCN(50, 16, 3, 0.6, 8)
-    given = form(x)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        kept = torch.stack([network._dropped(given).to_dense() for _ in range(200)])
-    torch.testing.assert_close(kept, torch.where(kept == 0, 0.0, x / 0.4))
-    shares = (kept[:, x > 0] != 0).double().mean(dim=0)
-    assert shares.mean().item() == pytest.approx(0.4, abs=0.01)
-    assert shares.std().item() == pytest.approx(math.sqrt(0.24 / 200), abs=0.01)
-    network.eval()
-    assert network._dropped(given) is given
-
-
 def test_gradients_through_sparse_attributes_are_those_through_dense_ones() -> None:
     x, edge_index = encoder_inputs(GRAPH, torch.device("cpu"))
     network = SharingGCN(30, 16, 3, 0.0, 8)

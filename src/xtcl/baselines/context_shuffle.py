@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from xtcl.baselines.attribute_dropout import drop_values
 from xtcl.baselines.gcn import TwoLayerGCN
 from xtcl.relations.sparse import quiet_sparse
 
@@ -104,22 +105,12 @@ class SharingGCN(TwoLayerGCN):
         (PX)W = P(XW): the few columns of the product are moved, not the many of `x`, which is
         dense or CSR.
         """
-        h = self._dropped(x) @ self.first.weight.T
+        h = (drop_values(x, self.dropout) if self.training else x) @ self.first.weight.T
         h = h if order is None else F.embedding(order, h)
         h = F.relu(self.propagation(h, edge_index))
         h = self.second(F.dropout(h, self.dropout, self.training))
         out: Tensor = self.propagation(h, edge_index)
         return out
-
-    def _dropped(self, x: Tensor) -> Tensor:
-        """Dropout; of a sparse matrix a chance for every non-zero is enough."""
-        if not self.training:
-            return x
-        if x.layout == torch.strided:
-            return F.dropout(x, self.dropout)
-        values = F.dropout(x.values(), self.dropout)
-        with quiet_sparse():
-            return torch.sparse_csr_tensor(x.crow_indices(), x.col_indices(), values, x.shape)
 
 
 def lighter(x: Tensor) -> Tensor:

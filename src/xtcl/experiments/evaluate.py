@@ -11,6 +11,7 @@ import torch
 
 from xtcl.baselines.method import Method
 from xtcl.errors import UsageError
+from xtcl.experiments.standard_error import standard_error
 from xtcl.graph.graph import Graph
 from xtcl.graph.leaks import check_no_leak
 from xtcl.graph.link_split import LinkSplit, link_split
@@ -42,7 +43,7 @@ class Evaluation:
         """From the figure in percent and the seconds of each seed."""
         seeds = sorted(done)
         figures = [done[seed][0] for seed in seeds]
-        spread = float(np.std(figures, ddof=1) / np.sqrt(len(seeds))) if len(seeds) > 1 else 0.0
+        spread = standard_error(figures) or 0.0
         return cls(
             dataset=dataset,
             task=task,

@@ -55,7 +55,7 @@ class Comparison(Experiment):
 
     def systems(self) -> list[str]:
         """The registered systems that know the task."""
-        return [name for name in ORDER if name in METHODS and self.task in METHODS[name].tasks]
+        return [name for name in ORDER if self.task in METHODS[name].tasks]
 
     def measurements(self, scope: Scope) -> list[Measurement]:
         """Split by split, so that a batch that is cut short has all systems on fewer splits.

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import ttest_rel
 
 from xtcl.experiments.reproduction.experiment import Record
+from xtcl.experiments.standard_error import standard_error
 
 SIGNIFICANT = 0.05
 
@@ -28,10 +29,7 @@ class Cell:
     @property
     def error(self) -> float | None:
         """The standard error of the mean; none of a single run."""
-        count = len(self.figures)
-        if count < 2:
-            return None
-        return float(np.std(list(self.figures.values()), ddof=1) / count**0.5)
+        return standard_error(list(self.figures.values()))
 
 
 Cells = dict[tuple[str, str], Cell]

@@ -9,6 +9,7 @@ import numpy as np
 
 from xtcl.baselines.registry import METHODS
 from xtcl.experiments.reproduction.experiment import Record
+from xtcl.experiments.standard_error import standard_error
 from xtcl.report.markdown import DASH, spread, table
 from xtcl.report.pictures import OURS, PALETTE
 
@@ -31,8 +32,7 @@ def curves_of(records: Sequence[Record], axis: str, value: Value, by: str = "met
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
     """The mean, and its standard error where there is more than one value."""
-    error = float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
-    return float(np.mean(values)), error
+    return float(np.mean(values)), standard_error(values)
 
 
 def curves_table(curves: Curves, axis: str) -> str:
