@@ -1,4 +1,4 @@
-"""On a planted graph whose links say more than its attributes, systems that read links must show it."""
+"""On a planted graph whose links say more than its attributes, those that read links show it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from xtcl.baselines.registry import make_method
 from xtcl.experiments.evaluate import score_method
 from xtcl.experiments.reproduction.comparison import LinkTable, NodeTable
 from xtcl.graph.datasets import block_model
-from xtcl.graph.link_split import link_split
-from xtcl.graph.node_split import node_split
+from xtcl.graph.link_split import LinkSplit, link_split
+from xtcl.graph.node_split import NodeSplit, node_split
 from xtcl.progress import Progress
 
 CONTROL = "logistic"
 GRAPH = block_model(
     200, num_classes=3, num_attributes=20, mean_degree=12, homophily=0.95, attribute_signal=0.6
 )
-SPLITS = {"nodes": node_split(GRAPH, 0.15, seed=1), "links": link_split(GRAPH, 0.8, seed=1)}
+SPLITS: dict[str, NodeSplit | LinkSplit] = {
+    "nodes": node_split(GRAPH, 0.15, seed=1),
+    "links": link_split(GRAPH, 0.8, seed=1),
+}
 MARGINS = {"nodes": 0.1, "links": 0.05}
 
 
