@@ -102,6 +102,8 @@ def chosen(kind: str, wanted: Sequence[str] | None, usual: Sequence[str]) -> lis
     """The usual ones, or those of them that are wanted, in the usual order."""
     if wanted is None:
         return list(usual)
+    if not usual:
+        raise UsageError(f"There is no {kind} to choose here; leave that option out.")
     for name in wanted:
         if name not in usual:
             raise UsageError(f"There is no {kind} '{name}' here.{known_names(name, usual)}")
