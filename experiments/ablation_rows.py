@@ -68,6 +68,7 @@ NODES = (
     Row("full-trust", "the least chance, but full trust", fit=fit_in_full_trust),
     Row("unfiltered", "the trust, but no least chance", fit=fit_unfiltered),
     Row("no-doubt", "the trust never lowered by doubt", overall(doubt=1.0)),
+    Row("one-fit", "the head fitted once, on labels alone", overall(sure=1.0)),
     Row("least-chance-0.5", "a least chance of 0.5", overall(least_chance=0.5)),
     Row("least-chance-0.9", "a least chance of 0.9", overall(least_chance=0.9)),
     Row("positives-5", "B = 5 positives", overall(positives=5)),

@@ -115,10 +115,14 @@ def kinds_of_rows(side: TrainingSide, options: FitOptions) -> dict[str, np.ndarr
     """Embeddings with and without training, of all nodes."""
     smoothed = smoothed_attributes(side.graph, options.device)
     return {
-        "xtcl-gcn": fit_task(side, make_task("nodes"), options=options).fitted.embedding,
+        "xtcl-gcn": _embedding(side, options),
         "hops 0, 1, 2": side_by_side(smoothed, (RAW, ONCE, TWICE)).cpu().numpy(),
         "pagerank": smoothed[PAGERANK].cpu().numpy(),
     }
+
+
+def _embedding(side: TrainingSide, options: FitOptions) -> np.ndarray:
+    return fit_task(side, make_task("nodes"), options=options).fitted.embedding.cpu().numpy()
 
 
 def strengths_by_hiding(side: TrainingSide, seed: int, options: FitOptions) -> dict[str, float]:

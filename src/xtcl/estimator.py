@@ -164,7 +164,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         """Set the fitted attributes."""
         self._result = result
         self.training_side_ = side
-        self.embedding_ = result.fitted.embedding
+        self.embedding_ = result.fitted.embedding.cpu().numpy()
         self.positives_ = result.fitted.positives
         self.sampler_ = result.fitted.sampler
         self.encoder_ = result.fitted.encoder

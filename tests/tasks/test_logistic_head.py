@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +14,9 @@ from safetensors.numpy import load, save
 from sklearn.linear_model import LogisticRegression
 
 from xtcl.errors import DataError, UsageError
-from xtcl.tasks import logistic_head, logistic_solver
+from xtcl.tasks import logistic_head, logistic_solver, strength_choice
 from xtcl.tasks.logistic_head import LogisticHead, fit_logistic, logistic_path
+from xtcl.tasks.logistic_solver import Weights
 from xtcl.tasks.strength_choice import (
     STRENGTHS,
     TEMPERATURES,
@@ -131,6 +134,28 @@ def mean_likelihood(scores: np.ndarray, labels: np.ndarray, t: float) -> float:
     for row, label in zip(scores.tolist(), labels.tolist(), strict=True):
         logs.append(t * row[label] - math.log(sum(math.exp(t * s) for s in row)))
     return math.fsum(logs) / len(logs)
+
+
+def test_strengths_far_past_the_likeliest_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, labels = clusters(600, 40, 4)
+    rows += 20 * np.random.default_rng(0).normal(size=rows.shape)
+    tried: list[float] = []
+    solve = logistic_solver.solve_path
+
+    def recorded(*problem: Any) -> Iterator[Weights]:
+        for strength, fit in zip(problem[3], solve(*problem), strict=True):
+            tried.append(strength)
+            yield fit
+
+    monkeypatch.setattr(strength_choice, "solve_path", recorded)
+    short = fit_logistic(rows, labels, strengths=STRENGTHS)
+    assert len(tried) < len(STRENGTHS)
+    tried.clear()
+    monkeypatch.setattr(strength_choice, "FALLEN", math.inf)
+    full = fit_logistic(rows, labels, strengths=STRENGTHS)
+    assert tried == list(STRENGTHS)
+    assert short.strength_ == pytest.approx(full.strength_, rel=1e-6)
+    assert short.cv_likelihood_ == full.cv_likelihood_
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -121,9 +121,9 @@ def test_too_few_known_nodes_are_refused() -> None:
 def test_there_is_no_head_and_no_answer() -> None:
     task: Task = OwnTask(near, np.arange(9))
     side = TrainingSide(GRAPH)
-    assert task.fit_head(side, np.zeros((60, 2)), Choice(Plan()), 0, CPU) is None
+    assert task.fit_head(side, torch.zeros(60, 2), Choice(Plan()), 0) is None
     with pytest.raises(UsageError, match="has no head, so there is nothing to predict or score"):
-        task.answer(None, np.zeros((60, 2)), 3, CPU)
+        task.answer(None, torch.zeros(60, 2), 3)
 
 
 def test_tasks_by_name() -> None:

@@ -64,7 +64,7 @@ class Planted:
             self.to_beat.append(to_beat)
             (member,) = plan.members
             stopped = replace(member, training=replace(member.training, epochs=17))
-            embedding = self.embeddings[str(member.encoder["name"])]
+            embedding = torch.from_numpy(self.embeddings[str(member.encoder["name"])])
             return Tried(embedding, Plan((stopped,)), verdict=len(self.judges) / 10)
 
         return train
@@ -188,7 +188,7 @@ def test_the_epochs_are_those_after_which_the_judge_saw_the_best() -> None:
     def trained_for(epochs: int) -> Tensor:
         shorter = Plan((replace(member, training=replace(training, epochs=epochs)),))
         fitted = train_plan(LINKS.graph, LinkPrediction(), recipe, shorter, found, options)
-        return torch.from_numpy(fitted.embedding)
+        return fitted.embedding
 
     watch = Watch(lambda z: hidden_auc(z.double().numpy()))
     for epochs in range(1, 71):
@@ -216,18 +216,18 @@ def test_fewer_epochs_than_the_judge_waits_for_are_all_trained() -> None:
 def test_the_scorer_is_judged_on_the_trial_s_embedding_and_fitted_on_the_final_one() -> None:
     choice = Planted(a=CLASSES).choose("a")
     assert choice.scorer is not None
-    head = LinkPrediction().fit_head(SIDE, NOISE, choice, SEED, CPU)
+    head = LinkPrediction().fit_head(SIDE, torch.from_numpy(NOISE), choice, SEED)
     expected = fit_chosen(choose_scorer(LINKS, CLASSES, SEED), SIDE, NOISE, SEED)
     assert head.kind == expected.kind
     np.testing.assert_array_equal(head.weight_, expected.weight_)
     pairs = SIDE.graph.edges[:, :7]
-    answer = LinkPrediction().answer(head, NOISE, 0, CPU)
+    answer = LinkPrediction().answer(head, torch.from_numpy(NOISE), 0)
     np.testing.assert_array_equal(answer.score(pairs), head.score(NOISE, pairs))
 
 
 def test_a_head_without_a_scorer_is_refused() -> None:
     with pytest.raises(UsageError, match="chooses a scorer before its head is fitted"):
-        LinkPrediction().fit_head(SIDE, NOISE, Choice(Plan()), SEED, CPU)
+        LinkPrediction().fit_head(SIDE, torch.from_numpy(NOISE), Choice(Plan()), SEED)
 
 
 def test_nodes_take_the_first_plan_and_try_nothing() -> None:

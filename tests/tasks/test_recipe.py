@@ -110,6 +110,7 @@ PLANS = st.builds(
         plans=st.lists(PLANS, min_size=1, max_size=3).map(tuple),
         stop_early=st.booleans(),
         doubt=FRACTIONS,
+        sure=FRACTIONS,
     )
 )
 def test_any_recipe_survives_a_file(recipe: Recipe) -> None:
@@ -151,6 +152,8 @@ def test_what_is_no_recipe_is_refused(change: Callable[[Any], object], what: str
         (Recipe(doubt=0.0), "doubt=0.0 must be above 0 and at most 1"),
         (Recipe(doubt=1.5), "doubt=1.5 must be above 0 and at most 1"),
         (Recipe(doubt=math.nan), "doubt=nan must be above 0 and at most 1"),
+        (Recipe(sure=0.4), "sure=0.4 must be between 0.5 and 1"),
+        (Recipe(sure=math.nan), "sure=nan must be between 0.5 and 1"),
         (Recipe(draws=0), "draws=0 must be at least 1"),
         (Recipe(link_draws=-1), "link_draws=-1 must be at least 0"),
         (Recipe(sampler=SamplerSettings(sweeps=0)), "sweeps=0"),
@@ -189,11 +192,12 @@ def test_the_literal_recipe_is_the_paper_s() -> None:
         plans=(Plan((Member({"width": 3}), Member()), 1.0), Plan()),
         stop_early=True,
         doubt=0.5,
+        sure=0.9,
     ).literal("gcn")
     assert recipe.positives == 7
     assert (recipe.crossfit, recipe.draws, recipe.link_draws) == (0, None, 0)
     assert (recipe.least_chance, recipe.candidate_weight) == (0.0, 1.0)
-    assert (recipe.stop_early, recipe.doubt) == (False, 1.0)
+    assert (recipe.stop_early, recipe.doubt, recipe.sure) == (False, 1.0, 1.0)
     assert recipe.sampler == SamplerSettings((0.99,), 0.0, sweeps=1, penalty=1.0, tie_break=None)
     ((member,),) = (plan.members for plan in recipe.plans)
     assert recipe.plans[0].attributes == 0.0

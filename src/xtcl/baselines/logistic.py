@@ -15,6 +15,7 @@ from xtcl.tasks.answers import Answer, LinkAnswer, NodeAnswer
 from xtcl.tasks.link_prediction import HIDDEN_SHARE
 from xtcl.tasks.link_scorer_choice import choose_scorer, fit_chosen, hide_links
 from xtcl.tasks.logistic_head import fit_logistic
+from xtcl.tasks.second_fit import second_fit
 from xtcl.tasks.training_side import TrainingSide
 
 
@@ -50,8 +51,9 @@ class Logistic(Method):
 
 def _nodes(side: TrainingSide, x: torch.Tensor, seed: int) -> NodeAnswer:
     rows = np.asarray(x.cpu().numpy())
-    known = side.labelled
-    head = fit_logistic(rows[known], side.labels[known], seed=seed, device=x.device)
+    known, classes = side.labelled, side.labels[side.labelled]
+    first = fit_logistic(rows[known], classes, seed=seed, device=x.device)
+    head = second_fit(first, rows, known, classes, seed=seed, device=x.device)
     return NodeAnswer(head.predict_proba(rows, side.graph.num_classes, x.device))
 
 

@@ -20,6 +20,8 @@ from xtcl.tasks.answers import Answer, LinkAnswer, NodeAnswer
 from xtcl.tasks.link_prediction import HIDDEN_SHARE
 from xtcl.tasks.link_scorer_choice import fit_chosen, hide_links
 from xtcl.tasks.logistic_head import fit_logistic
+from xtcl.tasks.rows import take_rows
+from xtcl.tasks.second_fit import second_fit
 from xtcl.tasks.training_side import TrainingSide
 
 
@@ -93,18 +95,17 @@ def _fit_nodes(
     side: TrainingSide, seed: int, device: torch.device, progress: Progress
 ) -> NodeAnswer:
     known, classes = side.labelled, side.labels[side.labelled]
-    parts = {
-        smoothing: rows.cpu() for smoothing, rows in smoothed_attributes(side.graph, device).items()
-    }
+    parts = smoothed_attributes(side.graph, device)
     heads = {}
     with progress.stage("choosing how far to smooth", len(VARIANTS)) as advance:
         for variant in VARIANTS:
-            rows = side_by_side(parts, variant)[torch.from_numpy(known)]
-            heads[variant] = fit_logistic(rows.numpy(), classes, seed=seed, device=device)
+            rows = take_rows(side_by_side(parts, variant), known)
+            heads[variant] = fit_logistic(rows, classes, seed=seed)
             advance(1)
     best = max(VARIANTS, key=lambda variant: heads[variant].cv_likelihood_)
     rows = side_by_side(parts, best)
-    return NodeAnswer(heads[best].predict_proba(rows.numpy(), side.graph.num_classes, device))
+    head = second_fit(heads[best], rows, known, classes, seed=seed)
+    return NodeAnswer(head.predict_proba(rows, side.graph.num_classes))
 
 
 def _fit_links(

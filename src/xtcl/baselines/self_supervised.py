@@ -16,6 +16,7 @@ from xtcl.tasks.answers import Answer, LinkAnswer, NodeAnswer
 from xtcl.tasks.link_prediction import HIDDEN_SHARE
 from xtcl.tasks.link_scorer_choice import choose_scorer, fit_chosen, hide_links
 from xtcl.tasks.logistic_head import fit_logistic
+from xtcl.tasks.second_fit import second_fit
 from xtcl.tasks.training_side import TrainingSide
 
 
@@ -54,7 +55,8 @@ class SelfSupervised(Method):
         if task == "nodes":
             known, classes = side.labelled, side.labels[side.labelled]
             rows = rows_of(side.graph)
-            head = fit_logistic(rows[known], classes, seed=seed, device=device)
+            first = fit_logistic(rows[known], classes, seed=seed, device=device)
+            head = second_fit(first, rows, known, classes, seed=seed, device=device)
             return NodeAnswer(head.predict_proba(rows, side.graph.num_classes, device))
         links = hide_links(side, HIDDEN_SHARE, seed)
         chosen = choose_scorer(links, rows_of(links.graph), seed, device=device)

@@ -16,6 +16,7 @@ from xtcl.learning.encoders.remembered import forget
 from xtcl.learning.link_dropout import LinkDropout
 from xtcl.learning.loss import Loss, Similarity, contrastive_loss
 from xtcl.learning.positive_source import PositiveSource, draw_positives
+from xtcl.learning.rough_products import rough_products
 from xtcl.learning.watch import Watch
 
 CHECKPOINT_EVERY = 10
@@ -111,7 +112,7 @@ def train(
     sources = [source.to(device) for source in sources]
     dropout = LinkDropout(edge_index, settings.link_dropout)
     losses: list[float] = []
-    with seeded(seed, device) as generator:
+    with seeded(seed, device) as generator, rough_products():
         encoder = make_encoder().to(device)
         optimiser = torch.optim.Adam(
             encoder.parameters(),

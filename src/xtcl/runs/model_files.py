@@ -148,7 +148,7 @@ def load_model(
         tables["positives"],
         plan,
         _encoder(folder, model, plan, graph, encoder),
-        tables["embedding"],
+        torch.from_numpy(tables["embedding"]),
         tuple(tuple(map(float, tables[f"losses.{i}"])) for i in range(len(plan.members))),
     )
     known = task if task is not None else _task(folder, described["parameters"]["task"])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
+from torch import Tensor
 
 from xtcl.graph.graph import Graph
 from xtcl.learning.watch import Judge
@@ -28,7 +28,7 @@ class Tried(NamedTuple):
     `verdict` is the judge's best on the last of the plan's members, -inf without a judge.
     """
 
-    embedding: np.ndarray
+    embedding: Tensor
     plan: Plan
     verdict: float = float("-inf")
 

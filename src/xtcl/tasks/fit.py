@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -37,12 +37,11 @@ class FittedTask:
     fitted: FittedEmbedding
     head: Any
     num_classes: int
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @property
     def answer(self) -> Answer:
         """What the head says."""
-        return self.task.answer(self.head, self.fitted.embedding, self.num_classes, self.device)
+        return self.task.answer(self.head, self.fitted.embedding, self.num_classes)
 
 
 def fit_task(
@@ -93,15 +92,18 @@ def with_head(
     """The embedding with its head; in doubt (`Recipe.doubt`), with less of what was learned."""
 
     def headed(embedded: FittedEmbedding) -> FittedTask:
-        head = task.fit_head(side, embedded.embedding, choice, options.seed, options.device)
-        return FittedTask(task, embedded, head, side.graph.num_classes, options.device)
+        head = task.fit_head(side, embedded.embedding, choice, options.seed)
+        return FittedTask(task, embedded, head, side.graph.num_classes)
 
-    trusted = headed(fitted)
-    if recipe.doubt == 1 or not fitted.plan.attributes:
-        return trusted
-    doubted = headed(doubting(fitted, side.graph, recipe.doubt, options.device))
-    # False where nothing is known of one of them.
-    return doubted if task.evidence(doubted.head) > task.evidence(trusted.head) else trusted
+    chosen = headed(fitted)
+    if recipe.doubt < 1 and fitted.plan.attributes:
+        doubted = headed(doubting(fitted, side.graph, recipe.doubt, options.device))
+        # False where nothing is known of one of them.
+        if task.evidence(doubted.head) > task.evidence(chosen.head):
+            chosen = doubted
+    embedding = chosen.fitted.embedding
+    head = task.second_head(side, embedding, chosen.head, recipe, options.seed)
+    return replace(chosen, head=head)
 
 
 def _tensors(choice: Choice) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
 from xtcl.errors import UsageError
 from xtcl.learning.positive_source import PositiveSource
@@ -96,8 +97,8 @@ class LinkPrediction(Task):
         choices, verdicts = [], [float("-inf")]
         for plan in recipe.plans:
             tried = train(plan, judge, max(verdicts))
-            scorer = choose_scorer(links, tried.embedding, seed, device=device)
-            found = links.judge(scorer, tried.embedding, device)
+            scorer = choose_scorer(links, tried.embedding, seed)
+            found = links.judge(scorer, tried.embedding)
             choices.append((found, Choice(tried.plan, scorer)))
             verdicts.append(tried.verdict)
         # max keeps the first of equals, and the plan listed first is the usual one.
@@ -106,18 +107,15 @@ class LinkPrediction(Task):
     def fit_head(
         self,
         side: TrainingSide,
-        embedding: np.ndarray,
+        embedding: Tensor,
         choice: Choice,
         seed: int,
-        device: torch.device,
     ) -> LinkHead:
         """The chosen scorer, fitted on all links."""
         if choice.scorer is None:
             raise UsageError("Link prediction chooses a scorer before its head is fitted.")
-        return fit_chosen(choice.scorer, side, embedding, seed, device=device)
+        return fit_chosen(choice.scorer, side, embedding, seed)
 
-    def answer(
-        self, head: LinkHead, embedding: np.ndarray, num_classes: int, device: torch.device
-    ) -> LinkAnswer:
+    def answer(self, head: LinkHead, embedding: Tensor, num_classes: int) -> LinkAnswer:
         """Scores of pairs."""
-        return LinkAnswer(lambda pairs: head.score(embedding, pairs, device))
+        return LinkAnswer(lambda pairs: head.score(embedding, pairs))

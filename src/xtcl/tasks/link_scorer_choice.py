@@ -59,7 +59,7 @@ def cosine_judge(links: HiddenLinks, device: torch.device) -> Judge:
 
 
 def choose_scorer(
-    links: HiddenLinks, embedding: np.ndarray, seed: int, *, device: torch.device | None = None
+    links: HiddenLinks, embedding: Rows, seed: int, *, device: torch.device | None = None
 ) -> LinkHead:
     """The scorer with the best AUC on the hidden links, fitted on the kept ones."""
     rows = checked_rows(embedding, "The embedding", device)
@@ -73,7 +73,7 @@ def choose_scorer(
 def fit_chosen(
     chosen: LinkHead,
     side: TrainingSide,
-    embedding: np.ndarray,
+    embedding: Rows,
     seed: int,
     *,
     device: torch.device | None = None,

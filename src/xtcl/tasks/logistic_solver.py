@@ -30,7 +30,6 @@ NEWTON_STEPS = 200
 CG_STEPS = 1000
 STALL = 1e-6  # relative error that is good enough where rounding ends the search
 EPS = torch.finfo(torch.float64).eps
-GPU_CHECK = 8  # conjugate gradient steps between two looks at a GPU, each of which waits for it
 
 
 class Weights(NamedTuple):
@@ -218,8 +217,7 @@ def _conjugate_gradients(
     direction = scaled
     size = start = _dot(residual, scaled)
     going = start > 0
-    check = 1 if right.is_cpu else GPU_CHECK
-    for step in range(1, CG_STEPS + 1):
+    for _ in range(CG_STEPS):
         image = product(direction)
         pace = torch.where(going, size / _dot(direction, image), 0.0)[:, None, None]
         x += pace * direction
@@ -227,7 +225,7 @@ def _conjugate_gradients(
         scaled = precondition(residual)
         last, size = size, _dot(residual, scaled)
         going &= size > forcing**2 * start
-        if step % check == 0 and not going.any():
+        if not going.any():
             break
         turn = torch.where(going, size / last, 0.0)[:, None, None]
         direction = scaled + turn * direction

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from xtcl.learning.positive_source import PositiveSource
 from xtcl.learning.trainer import TrainingSettings
@@ -16,6 +16,8 @@ from xtcl.tasks.answers import NodeAnswer
 from xtcl.tasks.choice import Choice
 from xtcl.tasks.logistic_head import LogisticHead, fit_logistic
 from xtcl.tasks.recipe import Member, Plan, Recipe
+from xtcl.tasks.rows import take_rows
+from xtcl.tasks.second_fit import SURE, second_fit
 from xtcl.tasks.task import Task
 from xtcl.tasks.training_side import TrainingSide
 
@@ -57,7 +59,7 @@ class NodeClassification(Task):
         """
         # An encoder of the user's own gives the embedding alone.
         plan = PLANS.get(encoder, Plan())
-        return Recipe(least_chance=0.8, plans=(plan,), doubt=DOUBT)
+        return Recipe(least_chance=0.8, plans=(plan,), doubt=DOUBT, sure=SURE)
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """All pairs of labelled nodes."""
@@ -77,10 +79,9 @@ class NodeClassification(Task):
     def fit_head(
         self,
         side: TrainingSide,
-        embedding: np.ndarray,
+        embedding: Tensor,
         choice: Choice,
         seed: int,
-        device: torch.device,
     ) -> LogisticHead | None:
         """Logistic regression, its strength chosen by cross-validation on the training labels.
 
@@ -88,7 +89,19 @@ class NodeClassification(Task):
         strength is the only thing it decides.
         """
         known, codes = side.labelled, side.labels[side.labelled]
-        return fit_logistic(embedding[known], codes, seed=seed, device=device)
+        return fit_logistic(take_rows(embedding, known), codes, seed=seed)
+
+    def second_head(
+        self,
+        side: TrainingSide,
+        embedding: Tensor,
+        head: LogisticHead,
+        recipe: Recipe,
+        seed: int,
+    ) -> LogisticHead:
+        """With the head's own sure answers for further labels."""
+        known, codes = side.labelled, side.labels[side.labelled]
+        return second_fit(head, embedding, known, codes, sure=recipe.sure, seed=seed)
 
     def evidence(self, head: LogisticHead) -> float:
         """The likelihood of labels held out of the head.
@@ -98,8 +111,6 @@ class NodeClassification(Task):
         """
         return head.cv_likelihood_
 
-    def answer(
-        self, head: LogisticHead, embedding: np.ndarray, num_classes: int, device: torch.device
-    ) -> NodeAnswer:
+    def answer(self, head: LogisticHead, embedding: Tensor, num_classes: int) -> NodeAnswer:
         """Class probabilities."""
-        return NodeAnswer(head.predict_proba(embedding, num_classes, device))
+        return NodeAnswer(head.predict_proba(embedding, num_classes))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from xtcl.errors import UsageError
 from xtcl.relations.view import TrainingView
@@ -43,9 +43,10 @@ class OwnTask(NodeClassification):
     def recipe(self, encoder: str) -> Recipe:
         """That of node classification, with all of the best candidates for positives.
 
-        What chance is a high one hangs on how rare alike pairs are; and no head has any doubts.
+        What chance is a high one hangs on how rare alike pairs are; and no head has any doubts, or
+        is sure.
         """
-        return replace(super().recipe(encoder), least_chance=0.0, doubt=1.0)
+        return replace(super().recipe(encoder), least_chance=0.0, doubt=1.0, sure=1.0)
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """All pairs of the nodes among which `alike` is known."""
@@ -60,17 +61,14 @@ class OwnTask(NodeClassification):
     def fit_head(
         self,
         side: TrainingSide,
-        embedding: np.ndarray,
+        embedding: Tensor,
         choice: Choice,
         seed: int,
-        device: torch.device,
     ) -> None:
         """No head: the task defines no answer."""
         return None
 
-    def answer(
-        self, head: object, embedding: np.ndarray, num_classes: int, device: torch.device
-    ) -> NodeAnswer:
+    def answer(self, head: object, embedding: Tensor, num_classes: int) -> NodeAnswer:
         """Refuse: nothing can be predicted or scored."""
         raise UsageError(
             "A task of your own has no head, so there is nothing to predict or score: use "

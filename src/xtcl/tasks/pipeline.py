@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from xtcl.graph.graph import Graph
 from xtcl.learning.checkpoint import NoCheckpoints
@@ -77,7 +77,7 @@ class FittedEmbedding:
     positives: np.ndarray
     plan: Plan
     encoder: Joined
-    embedding: np.ndarray
+    embedding: Tensor
     losses: tuple[tuple[float, ...], ...]
     verdict: float = NOTHING
 
@@ -165,7 +165,7 @@ def train_plan(
         found.positives,
         Plan(tuple(members), attributes),
         joined.eval(),
-        np.asarray(embedding.cpu().numpy()),
+        embedding,
         tuple(trained.losses for trained in results),
         verdict,
     )
@@ -177,7 +177,7 @@ def doubting(
     """The fit with its trust in what was learned multiplied by `doubt`."""
     encoder = fitted.encoder.trusting(doubt * float(fitted.encoder.trust))
     embedding = embed(encoder, *encoder_inputs(training, device))
-    return replace(fitted, encoder=encoder, embedding=np.asarray(embedding.cpu().numpy()))
+    return replace(fitted, encoder=encoder, embedding=embedding)
 
 
 def member_seed(seed: int, number: int) -> int:

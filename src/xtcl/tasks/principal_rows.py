@@ -11,45 +11,68 @@ from xtcl.tasks.logistic_solver import Weights
 
 LEADING = 256  # more of them save no further steps of the solver
 ROUNDS = 2
-WIDE = 1.25  # columns per row from which it pays to find the span of the rows first
+WIDE = 1.25  # columns per row from which it pays to find the span of the rows first,
+FEW = 1500  # while these are few: of many, the span costs more than it saves
+
+
+class _Turn(NamedTuple):
+    """An orthonormal basis of all r directions, as the reflections whose product it is."""
+
+    reflectors: Tensor
+    scales: Tensor
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The coordinates [n, r] of `rows` [n, r] in this basis. Cost O(n r LEADING)."""
+        return torch.ormqr(self.reflectors, self.scales, rows, left=False)
+
+    def back(self, coordinates: Tensor) -> Tensor:
+        """The rows that have these coordinates."""
+        return torch.ormqr(self.reflectors, self.scales, coordinates, left=False, transpose=True)
 
 
 class PrincipalRows(NamedTuple):
-    """`rows = coordinates @ axes.T + centre`, with orthonormal axes [d, r]; r is d or n - 1."""
+    """`rows = back(coordinates) + centre`, with coordinates [n, r] where r is d or n - 1."""
 
     coordinates: Tensor
-    axes: Tensor
     centre: Tensor
+    turn: _Turn
+    span: Tensor | None
+    """Orthonormal directions [d, r] that hold the centred rows; None: all of them."""
+
+    def back(self, coordinates: Tensor) -> Tensor:
+        """What has these coordinates [n, r], less the centre."""
+        inside = self.turn.back(coordinates)
+        return inside if self.span is None else inside @ self.span.T
 
     def unrotate(self, weights: Weights) -> Weights:
         """Fits of the coordinates, as fits of the rows themselves."""
-        coef = weights.coef @ self.axes.T
+        coef = torch.stack([self.back(each) for each in weights.coef])
         return Weights(coef, weights.intercept - coef @ self.centre)
 
 
 def principal_rows(rows: Tensor) -> PrincipalRows:
-    """Turn float64 rows [n, d], n > 1. Cost O(n d min(n, d)), memory a few copies of the rows.
+    """Turn float64 rows [n, d], n > 1. Memory a few copies of the rows.
 
     Nothing is approximated: an L2-penalised W lies in the span of the centred rows, the centre
     moves into the unpenalised intercept, and any rotation is exact. Only the first LEADING axes are
     principal, and only nearly. Their spread is what slows a solver down; all of them would be many
-    times as dear as the fit itself.
+    times as dear as the fit itself. Cost O(n d LEADING), and O(n^2 d) for a span.
     """
     n, d = rows.shape
     centre = rows.mean(dim=0)
     centred = rows - centre
-    if d < WIDE * n:
-        axes = _leading_first(centred)
-        return PrincipalRows(centred @ axes, axes, centre)
+    if d < WIDE * n or n > FEW:
+        turn = _leading_first(centred)
+        return PrincipalRows(turn.forward(centred), centre, turn, None)
     # Centred rows sum to zero: the last is made of the others, and adds nothing to their span.
     span, others = torch.linalg.qr(centred[:-1].T)
     inside = torch.cat([others.T, -others.sum(dim=1)[None]])
     turn = _leading_first(inside)
-    return PrincipalRows(inside @ turn, span @ turn, centre)
+    return PrincipalRows(turn.forward(inside), centre, turn, span)
 
 
-def _leading_first(rows: Tensor) -> Tensor:
-    """An orthonormal basis of all d directions that starts with the leading axes.
+def _leading_first(rows: Tensor) -> _Turn:
+    """A basis that starts with the leading axes of the rows.
 
     They come from subspace iteration (Halko, Martinsson and Tropp, 2011) with a fixed seed.
     """
@@ -60,5 +83,4 @@ def _leading_first(rows: Tensor) -> Tensor:
         basis = torch.linalg.qr(rows.T @ (rows @ basis)).Q
     image = rows @ basis
     leading = basis @ torch.linalg.eigh(image.T @ image).eigenvectors
-    whole: Tensor = torch.linalg.qr(leading, mode="complete").Q
-    return whole
+    return _Turn(*torch.geqrf(leading))

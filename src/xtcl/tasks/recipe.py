@@ -72,7 +72,8 @@ class Recipe:
     Of several `plans` a task that can hide part of what it learns from takes the one that does best
     there, others the first. With `stop_early` the hidden part says how many epochs to train, too.
     Where labels held out of the head are likelier with less of what was learned beside the
-    attributes, the trust in it is multiplied by `doubt` (1: never).
+    attributes, the trust in it is multiplied by `doubt` (1: never). Answers of the head with a
+    chance above `sure` are labels for a second fit of it (1: never).
     """
 
     sampler: SamplerSettings = field(default_factory=SamplerSettings)
@@ -85,6 +86,7 @@ class Recipe:
     plans: tuple[Plan, ...] = (Plan(),)
     stop_early: bool = False
     doubt: float = 1.0
+    sure: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.plans:
@@ -105,6 +107,8 @@ class Recipe:
             raise UsageError(f"least_chance={self.least_chance} must be between 0 and 1.")
         if not 0 < self.doubt <= 1:
             raise UsageError(f"doubt={self.doubt} must be above 0 and at most 1.")
+        if not 0.5 <= self.sure <= 1:
+            raise UsageError(f"sure={self.sure} must be between 0.5 and 1.")
         for plan in self.plans:
             for member in plan.members:
                 member.training.checked()

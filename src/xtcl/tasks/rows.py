@@ -42,6 +42,11 @@ def checked_rows(values: Rows, what: str, device: torch.device | None = None) ->
     return found
 
 
+def take_rows(rows: Tensor, nodes: np.ndarray) -> Tensor:
+    """The rows of `nodes`, where `rows` lie."""
+    return rows[torch.from_numpy(nodes).to(rows.device)]
+
+
 def unit_rows64(rows: Tensor) -> Tensor:
     """Each row divided by its Euclidean length, in float64; a zero row stays zero."""
     return unit_rows(rows.double())

@@ -23,6 +23,8 @@ STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 USUAL_STRENGTH = 3.0
 # Likelihoods of a few hundred rows differ by more than that from strength to strength.
 CV_TOLERANCE = 1e-3
+# Nats below the likeliest strength from which on a weight, exp(-20), is nothing.
+FALLEN = 20.0
 # What scores are multiplied by to make them as sure as they should be. Finer steps change nothing;
 # rows that are told apart without a mistake can never be sure enough, and end at the last.
 TEMPERATURES = np.exp(np.linspace(-2.5, 2.5, 41)).tolist()
@@ -85,8 +87,9 @@ def choose_strength(
     of Modern Neural Networks", ICML 2017). Where several C do equally well the mean lies between
     them, so that chance does not decide.
 
-    With no row to hold out (every class has one member) it is the C nearest to USUAL_STRENGTH.
-    Cost: a fit for every fold and strength, the folds solved together.
+    Past its top the likelihood falls ever faster, so strengths whose weights would be nothing
+    (FALLEN) are left out. With no row to hold out (every class has one member) it is the C nearest
+    to USUAL_STRENGTH. Cost: a fit for every fold and strength, the folds solved together.
     """
     if folds < 2:
         raise UsageError(f"folds is {folds}; cross-validation needs at least 2.")
@@ -100,8 +103,10 @@ def choose_strength(
     for scores in held_out_scores(rows, codes, num_classes, rising, fold_of):
         accuracy.append(float((scores.argmax(dim=1) == known).double().mean()))
         likelihood.append(calibrated_likelihood(scores, known))
+        if len(known) * (max(likelihood) - likelihood[-1]) > FALLEN:
+            break
     best = int(np.argmax(likelihood))
-    strength = posterior_mean(rising, likelihood, len(known))
+    strength = posterior_mean(rising[: len(likelihood)], likelihood, len(known))
     return ChosenStrength(strength, accuracy[best], likelihood[best])
 
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
 from xtcl.learning.positive_source import PositiveSource
 from xtcl.relations.view import TrainingView
@@ -56,19 +57,27 @@ class Task(ABC):
     def fit_head(
         self,
         side: TrainingSide,
-        embedding: np.ndarray,
+        embedding: Tensor,
         choice: Choice,
         seed: int,
-        device: torch.device,
     ) -> Any:
         """The head for `embedding`, which came from the plan of `choice`."""
+
+    def second_head(
+        self,
+        side: TrainingSide,
+        embedding: Tensor,
+        head: Any,
+        recipe: Recipe,
+        seed: int,
+    ) -> Any:
+        """What becomes of the head when it is fitted again; the head itself where it is not."""
+        return head
 
     def evidence(self, head: Any) -> float:
         """How well the head does on what was held out of it; higher is better, nan: not known."""
         return math.nan
 
     @abstractmethod
-    def answer(
-        self, head: Any, embedding: np.ndarray, num_classes: int, device: torch.device
-    ) -> Answer:
+    def answer(self, head: Any, embedding: Tensor, num_classes: int) -> Answer:
         """What the head says about all nodes, or about any pairs."""

@@ -1,0 +1,102 @@
+"""The head's second fit, on its own sure answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from xtcl.tasks import second_fit as module
+from xtcl.tasks.logistic_head import LogisticHead, fit_logistic
+from xtcl.tasks.second_fit import MOSTLY_RIGHT, SURE, second_fit
+
+CLASSES = np.array([1, 2, 4])  # codes need not be 0, 1, ...
+
+
+def blobs(spread: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of three classes, their classes, and the few whose class is told."""
+    rng = np.random.default_rng(seed)
+    kind = np.repeat(np.arange(3), 60)
+    rows = 2.0 * rng.normal(size=(3, 6))[kind] + spread * rng.normal(size=(180, 6)) + 1.0
+    known = np.concatenate([60 * k + np.arange(8) for k in range(3)])
+    return rows, CLASSES[kind], known
+
+
+def first_fit(rows: np.ndarray, labels: np.ndarray, known: np.ndarray) -> LogisticHead:
+    return fit_logistic(rows[known], labels[known], seed=0)
+
+
+def by_the_book(
+    head: LogisticHead, rows: np.ndarray, labels: np.ndarray, known: np.ndarray
+) -> np.ndarray:
+    """Chances of all rows under scikit-learn; the sure answers are found one by one."""
+    taken, told = [], []
+    for node, row in enumerate(rows):
+        chance = head.predict_proba(row[None])[0]
+        if node in known:
+            taken.append(node)
+            told.append(labels[node])
+        elif chance.max() > SURE:
+            taken.append(node)
+            told.append(int(np.argmax(chance)))
+    centred = rows - rows[taken].mean(axis=0)
+    unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
+    model = LogisticRegression(C=head.strength_, tol=1e-10, max_iter=10_000)
+    return np.asarray(model.fit(unit[taken], told).predict_proba(unit))
+
+
+def test_it_is_a_fit_on_labels_and_sure_answers() -> None:
+    rows, labels, known = blobs(spread=0.9)
+    head = first_fit(rows, labels, known)
+    assert head.cv_accuracy_ >= MOSTLY_RIGHT
+    again = second_fit(head, rows, known, labels[known])
+    expected = by_the_book(head, rows, labels, known)
+    np.testing.assert_allclose(again.predict_proba(rows)[:, CLASSES], expected, atol=1e-6)
+    assert np.abs(again.coef_ - head.coef_).max() > 0.1
+    kept = ("strength_", "cv_accuracy_", "cv_likelihood_", "normalise")
+    assert all(getattr(again, name) == getattr(head, name) for name in kept)
+
+
+def test_it_finds_classes_that_few_labels_do_not_show() -> None:
+    gains = []
+    for seed in range(20):
+        rows, labels, known = blobs(spread=1.6, seed=seed)
+        head = first_fit(rows, labels, known)
+        again = second_fit(replace(head, cv_accuracy_=1.0), rows, known, labels[known])
+        gains.append(np.mean(again.predict(rows) == labels) - np.mean(head.predict(rows) == labels))
+    assert np.mean(gains) > 0.005
+
+
+def test_told_labels_outweigh_answers() -> None:
+    rows, labels, known = blobs(spread=0.9)
+    head = first_fit(rows, labels, known)
+    wrong = np.roll(CLASSES, 1)[np.searchsorted(CLASSES, labels[known])]
+    again = second_fit(head, rows, known, wrong)
+    right = second_fit(head, rows, known, labels[known])
+    assert np.abs(again.coef_ - right.coef_).max() > 0.1
+
+
+@pytest.mark.parametrize("accuracy", [0.79, float("nan")])
+def test_a_head_that_is_often_wrong_is_no_teacher(accuracy: float) -> None:
+    rows, labels, known = blobs(spread=0.9)
+    head = replace(first_fit(rows, labels, known), cv_accuracy_=accuracy)
+    assert second_fit(head, rows, known, labels[known]) is head
+
+
+def test_nothing_is_surer_than_one() -> None:
+    rows, labels, known = blobs(spread=0.9)
+    head = first_fit(rows, labels, known)
+    assert second_fit(head, rows, known, labels[known], sure=1.0) is head
+
+
+def test_of_many_sure_answers_some_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, labels, known = blobs(spread=0.9)
+    head = first_fit(rows, labels, known)
+    every = second_fit(head, rows, known, labels[known])
+    monkeypatch.setattr(module, "MOST_ROWS", 10)
+    some = [second_fit(head, rows, known, labels[known], seed=seed) for seed in (0, 0, 1)]
+    np.testing.assert_array_equal(some[0].coef_, some[1].coef_)
+    assert np.abs(some[0].coef_ - some[2].coef_).max() > 0
+    assert np.abs(some[0].coef_ - every.coef_).max() > 0
