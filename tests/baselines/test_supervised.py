@@ -275,6 +275,14 @@ def test_settings_are_those_given_then_the_graphs_own_then_the_tasks() -> None:
     assert (shortened.hidden, shortened.epochs) == (24, 3)
 
 
+def test_gat_has_the_tuned_settings_of_the_amazon_graphs() -> None:
+    computers, photo = (
+        GAT().settings_for(replace(GRAPH, name=name), "nodes") for name in ("computers", "photo")
+    )
+    assert (computers.layers, computers.norm, computers.residual) == (2, True, False)
+    assert (photo.layers, photo.norm, photo.residual) == (3, True, True)
+
+
 def test_no_epochs_are_refused() -> None:
     with pytest.raises(UsageError, match="epochs=0 must be at least 1"):
         GCN(epochs=0).fit(TrainingSide(GRAPH), "nodes", seed=0, device=CPU, progress=Progress())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import ClassVar
 
@@ -12,6 +13,9 @@ from torch_geometric.nn import GATConv
 from xtcl.baselines.supervised import Supervised, SupervisedSettings
 
 HEADS = 8
+TUNED = SupervisedSettings(
+    hidden=64, dropout=0.5, learning_rate=0.001, weight_decay=5e-5, epochs=1000, norm=True
+)
 
 
 class GATNetwork(nn.Module):
@@ -50,7 +54,11 @@ class GATNetwork(nn.Module):
 
 
 class GAT(Supervised):
-    """Nodes: cross-entropy, with the published settings. Links: as for GCN, with eight heads.
+    """Nodes: cross-entropy, with published settings. Links: as for GCN, with eight heads.
+
+    For nodes of Computers and Photo the settings are those of Luo, Shi and Wu, "Classic GNNs are
+    Strong Baselines", NeurIPS 2024, except that a single head, not a linear layer, gives the
+    scores; for all others, those of Veličković and others.
 
     Figures on trial splits, which no reported one uses. Nodes: 83.89 on Cora (seeds 1000 to 1002),
     92.36 on Photo (1000). Links, AUC (1000): 93.02 on Cora and 95.72 on CiteSeer; a two-layer graph
@@ -78,6 +86,11 @@ class GAT(Supervised):
             perceptron=True,
             layers=1,
         ),
+    }
+
+    published: ClassVar[dict[tuple[str, str], SupervisedSettings]] = {
+        ("nodes", "computers"): TUNED,
+        ("nodes", "photo"): replace(TUNED, layers=3, residual=True),
     }
 
     def network(self, in_features: int, width: int, settings: SupervisedSettings) -> nn.Module:
