@@ -10,14 +10,14 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torch_geometric.nn import GATConv
 
 from xtcl.baselines.dgcn import DualLinks
 from xtcl.baselines.gat import GAT, GATNetwork
 from xtcl.baselines.gcn import GCN, OneLayerGCN, TwoLayerGCN
-from xtcl.baselines.link_loss import NonLinks, link_loss
+from xtcl.baselines.link_loss import NonLinks, Scorer, link_loss
 from xtcl.baselines.pair_network import LinkNetwork, PairPerceptron
 from xtcl.baselines.supervised import Supervised, SupervisedSettings, train_supervised
 from xtcl.errors import UsageError
@@ -250,7 +250,7 @@ def test_the_perceptron_is_trained_with_the_encoder(kind: type[Supervised]) -> N
     pairs = np.array([[0, 1, 2], [3, 4, 5]])
 
     def scores(rate: float, epochs: int) -> np.ndarray:
-        settings = replace(kind.settings["links"], learning_rate=rate, epochs=epochs)
+        settings = replace(kind.settings["links"], learning_rate=rate, epochs=epochs, least_steps=1)
         method = kind(settings=settings)
         answer = method.fit(side, "links", seed=0, device=CPU, progress=Progress())
         assert isinstance(answer, LinkAnswer)
@@ -258,6 +258,40 @@ def test_the_perceptron_is_trained_with_the_encoder(kind: type[Supervised]) -> N
 
     np.testing.assert_array_equal(scores(0.0, 1), scores(0.0, 3))
     assert not np.allclose(scores(0.0, 1), scores(0.01, 3), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("batch", "links", "steps"),
+    [(None, 9000, 60), (100, 40, 80), (100, 149, 80), (100, 151, 120), (100, 9000, 5400)],
+)
+def test_more_links_take_more_steps_and_few_take_enough(
+    batch: int | None, links: int, steps: int
+) -> None:
+    settings = replace(SETTINGS, batch=batch, least_steps=80 if batch else 0)
+    assert settings.with_steps(links) == replace(settings, epochs=steps)
+
+
+@pytest.mark.parametrize("batch", [None, 20, 1000])
+def test_a_step_sees_a_batch_of_links_and_as_many_non_links(
+    batch: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    def spy(z: Tensor, links: Tensor, non_links: Tensor, scorer: Scorer) -> Tensor:
+        seen.append((links, non_links))
+        return link_loss(z, links, non_links, scorer)
+
+    monkeypatch.setattr("xtcl.baselines.supervised.link_loss", spy)
+    side = TrainingSide(GRAPH, np.array([[0], [1]]))
+    settings = replace(SETTINGS, batch=batch, epochs=10)
+    GCN(settings=settings).fit(side, "links", seed=0, device=CPU, progress=Progress())
+    size = 20 if batch == 20 else GRAPH.num_edges
+    assert {part.shape for both in seen for part in both} == {(2, size)}
+    known = pair_keys(GRAPH.edges, 60)
+    drawn = np.unique(pair_keys(torch.cat([links for links, _ in seen], dim=1).numpy(), 60))
+    assert np.isin(drawn, known).all()
+    assert len(drawn) > 0.9 * len(known)
+    assert len(seen) == 10 * round(GRAPH.num_edges / 20) if batch == 20 else len(seen) == 10
 
 
 def test_settings_are_those_given_then_the_graphs_own_then_the_tasks() -> None:

@@ -81,9 +81,11 @@ class GAT(Supervised):
             dropout=0.5,
             learning_rate=0.001,
             weight_decay=0.0,
-            epochs=100,
+            epochs=20,
             width=256,
             perceptron=True,
+            batch=4096,
+            least_steps=100,
             layers=1,
         ),
     }

@@ -32,8 +32,10 @@ Loss = Callable[[Tensor, torch.Generator], Tensor]
 class SupervisedSettings:
     """How a network is trained. `epochs` is fixed: the protocol has no validation set to stop by.
 
-    `width` is that of the output for links; for nodes it is the number of classes. Links are scored
-    by the inner product, or by a `perceptron` (`PairPerceptron`). The last three are for GAT alone.
+    An epoch is one step. For links with a `batch`, it is as many steps as there are batches of
+    links, and no graph is too small for `least_steps`. `width` is that of the output for links; for
+    nodes it is the number of classes. Links are scored by the inner product, or by a `perceptron`
+    (`PairPerceptron`). The last three are for GAT alone.
     """
 
     hidden: int
@@ -43,10 +45,17 @@ class SupervisedSettings:
     epochs: int
     width: int = 0
     perceptron: bool = False
+    batch: int | None = None
+    least_steps: int = 0
     layers: int = 2
     attention_dropout: float = 0.0
     norm: bool = False
     residual: bool = False
+
+    def with_steps(self, links: int) -> SupervisedSettings:
+        """These settings, with one epoch for each step that a graph with so many links needs."""
+        batches = 1 if self.batch is None else max(1, round(links / self.batch))
+        return replace(self, epochs=max(self.epochs * batches, self.least_steps))
 
     def scorer(self) -> PairPerceptron | None:
         """A fresh scorer of links, if it is none that needs no weights."""
@@ -118,6 +127,8 @@ class Supervised(Method):
         """Train on the known labels, or on the known links against random non-links."""
         self.check_task(task)
         settings = self.settings_for(side.graph, task)
+        if task == "links":
+            settings = settings.with_steps(side.graph.num_edges)
         x, edge_index = encoder_inputs(side.graph, device)
         with progress.stage(f"training {self.title}", settings.epochs) as advance:
 
@@ -138,7 +149,8 @@ class Supervised(Method):
                     self.network(x.shape[1], settings.width, settings), settings.scorer()
                 )
             )
-            z = train(network, _links_loss(side, device, lambda p: network().score(p)))
+            loss_of = _links_loss(side, device, lambda p: network().score(p), settings.batch)
+            z = train(network, loss_of)
             return network().answer(z)
 
     def settings_for(self, graph: Graph, task: str) -> SupervisedSettings:
@@ -154,13 +166,24 @@ def _label_loss(side: TrainingSide, device: torch.device) -> Loss:
     return lambda output, generator: F.cross_entropy(output[labelled], classes)
 
 
-def _links_loss(side: TrainingSide, device: torch.device, scorer: Scorer) -> Loss:
-    """Links of the training graph against as many of its non-links, drawn anew each epoch."""
+def _links_loss(
+    side: TrainingSide, device: torch.device, scorer: Scorer, batch: int | None
+) -> Loss:
+    """Links of the training graph against as many of its non-links, drawn anew each step.
+
+    With a `batch`, graphs that have more links draw so many, with replacement.
+    """
     graph = side.graph
     if not (graph.num_edges and side.negatives.size):
         raise DataError(f"Graph '{graph.name}' has no training link or non-link to learn from.")
     links = torch.from_numpy(np.array(graph.edges)).to(device)
+    count = links.shape[1]
     non_links = NonLinks(links, graph.num_nodes)
-    return lambda output, generator: link_loss(
-        output, links, non_links.draw(links.shape[1], generator), scorer
-    )
+
+    def loss(output: Tensor, generator: torch.Generator) -> Tensor:
+        drawn = links
+        if batch is not None and batch < count:
+            drawn = links[:, torch.randint(count, (batch,), generator=generator, device=device)]
+        return link_loss(output, drawn, non_links.draw(drawn.shape[1], generator), scorer)
+
+    return loss
