@@ -317,6 +317,8 @@ def test_gat_has_the_tuned_settings_of_the_amazon_graphs() -> None:
     assert (photo.layers, photo.norm, photo.residual) == (3, True, True)
 
 
-def test_no_epochs_are_refused() -> None:
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_no_epochs_are_refused(task: str) -> None:
+    side = TrainingSide(GRAPH, np.array([[0], [1]]))
     with pytest.raises(UsageError, match="epochs=0 must be at least 1"):
-        GCN(epochs=0).fit(TrainingSide(GRAPH), "nodes", seed=0, device=CPU, progress=Progress())
+        GCN(epochs=0).fit(side, task, seed=0, device=CPU, progress=Progress())

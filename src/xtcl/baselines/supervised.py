@@ -156,7 +156,9 @@ class Supervised(Method):
     def settings_for(self, graph: Graph, task: str) -> SupervisedSettings:
         """Those given, or else those of task and graph."""
         usual = self.given or self.published.get((task, graph.name), self.settings[task])
-        return usual if self.epochs is None else replace(usual, epochs=self.epochs)
+        if self.epochs is None:
+            return usual
+        return replace(usual, epochs=self.epochs, least_steps=0)  # as many as were asked for
 
 
 def _label_loss(side: TrainingSide, device: torch.device) -> Loss:
