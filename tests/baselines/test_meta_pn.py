@@ -124,7 +124,10 @@ def train_exactly(lesson: Lesson, settings: MetaPNSettings, seed: int) -> Weight
 
 
 def test_training_is_its_definition() -> None:
-    lesson, settings = lesson_of(SIDE, 3), MetaPNSettings(epochs=5, learning_rate=0.1)
+    lesson, settings = (
+        lesson_of(SIDE, 3),
+        MetaPNSettings(epochs=5, learning_rate=0.1, meta_rate=0.1),
+    )
     found, exact, still = (
         torch.cat([weight.detach().flatten() for weight in weights])
         for weights in (

@@ -126,7 +126,7 @@ class DGCN(Method):
 
 
 class DualLinks(Supervised):
-    """The dual network as a graph auto-encoder, with the settings of GCN's."""
+    """The dual network as a graph auto-encoder."""
 
     name: ClassVar[str] = "dgcn"
     title: ClassVar[str] = "DGCN"

@@ -110,10 +110,9 @@ class DirectedReading(Supervised):
     Graphs have no directions here, so both second-order graphs are the same, and stand twice beside
     the first. Nodes: the published rate, decay, epochs and share of dropout, with the units of GCN.
     Links: the published head, linear in the two ends side by side, scores a pair by what each end
-    is and never by what they have in common; so it is the inner product here, with the settings of
-    GCN. Figures on trial splits, which no reported one uses (seed 1000): nodes 83.26 on Cora and
-    65.16 on CiteSeer, links 91.28 on Cora. With dropout before the last layer only they are 81.90,
-    65.97 and 88.39.
+    is and never by what they have in common; so it is the inner product here. Figures on trial
+    splits, which no reported one uses (seed 1000): nodes 83.26 on Cora and 65.16 on CiteSeer, links
+    91.28 on Cora. With dropout before the last layer only they are 81.90, 65.97 and 88.39.
     """
 
     name: ClassVar[str] = "dgcn"

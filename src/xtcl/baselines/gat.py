@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import ClassVar
 
 from torch import Tensor, nn
@@ -11,47 +13,88 @@ from torch_geometric.nn import GATConv
 from xtcl.baselines.supervised import Supervised, SupervisedSettings
 
 HEADS = 8
+TUNED = SupervisedSettings(
+    hidden=64, dropout=0.5, learning_rate=0.001, weight_decay=5e-5, epochs=1000, norm=True
+)
 
 
-class TwoLayerGAT(nn.Module):
-    """Eight heads side by side, ELU, then one head; dropout on inputs and on attention.
+class GATNetwork(nn.Module):
+    r"""Layers of eight attention heads side by side, with ELU between them; dropout on inputs.
 
-    Veličković and others, "Graph Attention Networks", ICLR 2018. Cost of a pass: O(V D h + E h)
-    time, O(E h) memory.
+    .. math:: H_{l+1} = \text{ELU}(\text{norm}(\text{GAT}(H_l) + H_l W_l))
+
+    Veličković and others, "Graph Attention Networks", ICLR 2018. Class scores come from a single
+    head. Norm (over each row) and residual (:math:`H_l W_l`) are parts of the settings, and never
+    of the last layer. Cost of a pass: O(V D h + E h) time, O(E h) memory.
     """
 
-    def __init__(self, in_features: int, hidden: int, width: int, dropout: float) -> None:
+    def __init__(self, in_features: int, width: int, settings: SupervisedSettings) -> None:
         super().__init__()
-        self.first = GATConv(in_features, hidden // HEADS, heads=HEADS, dropout=dropout)
-        self.second = GATConv(hidden, width, dropout=dropout)
-        self.dropout = dropout
+        widths = in_features, *[settings.hidden] * (settings.layers - 1)
+        steps = list(pairwise(widths))
+
+        def attention(size: int, out: int, heads: int) -> GATConv:
+            return GATConv(size, out // heads, heads=heads, dropout=settings.attention_dropout)
+
+        self.inner = nn.ModuleList(attention(*step, HEADS) for step in steps)
+        self.beside = nn.ModuleList(nn.Linear(*step) for step in steps if settings.residual)
+        self.norms = nn.ModuleList(nn.LayerNorm(out) for _, out in steps if settings.norm)
+        self.last = attention(widths[-1], width, HEADS if settings.perceptron else 1)
+        self.dropout = settings.dropout
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Class scores or embeddings, [V, width]."""
-        h = F.elu(self.first(F.dropout(x, self.dropout, self.training), edge_index))
-        out: Tensor = self.second(F.dropout(h, self.dropout, self.training), edge_index)
+        for layer, conv in enumerate(self.inner):
+            x = F.dropout(x, self.dropout, self.training)
+            h = conv(x, edge_index)
+            h = h + self.beside[layer](x) if self.beside else h
+            x = F.elu(self.norms[layer](h) if self.norms else h)
+        out: Tensor = self.last(F.dropout(x, self.dropout, self.training), edge_index)
         return out
 
 
 class GAT(Supervised):
-    """Nodes: cross-entropy, with the published settings. Links: a graph auto-encoder.
+    """Nodes: cross-entropy, with published settings. Links: as for GCN, with eight heads.
+
+    For nodes of Computers and Photo the settings are those of Luo, Shi and Wu, "Classic GNNs are
+    Strong Baselines", NeurIPS 2024, except that a single head, not a linear layer, gives the
+    scores; for all others, those of Veličković and others.
 
     Figures on trial splits, which no reported one uses. Nodes: 83.89 on Cora (seeds 1000 to 1002),
-    92.36 on Photo (1000). Links, AUC on Cora: 92.10 (1000 to 1002), against 91.90 with 100 epochs;
-    on seeds 1000 and 1001 half the width has 91.97, and the published settings 89.00.
+    92.36 on Photo (1000). Links, AUC (1000): 93.02 on Cora and 95.72 on CiteSeer; a two-layer graph
+    auto-encoder has 92.10 on Cora (1000 to 1002).
     """
 
     name: ClassVar[str] = "gat"
     title: ClassVar[str] = "GAT"
     settings: ClassVar[dict[str, SupervisedSettings]] = {
         "nodes": SupervisedSettings(
-            hidden=64, dropout=0.6, learning_rate=0.005, weight_decay=5e-4, epochs=200
+            hidden=64,
+            dropout=0.6,
+            learning_rate=0.005,
+            weight_decay=5e-4,
+            epochs=200,
+            attention_dropout=0.6,
         ),
         "links": SupervisedSettings(
-            hidden=512, dropout=0.5, learning_rate=0.001, weight_decay=0.0, epochs=200, width=256
+            hidden=0,
+            dropout=0.5,
+            learning_rate=0.001,
+            weight_decay=0.0,
+            epochs=20,
+            width=256,
+            perceptron=True,
+            batch=4096,
+            least_steps=100,
+            layers=1,
         ),
     }
 
+    published: ClassVar[dict[tuple[str, str], SupervisedSettings]] = {
+        ("nodes", "computers"): TUNED,
+        ("nodes", "photo"): replace(TUNED, layers=3, residual=True),
+    }
+
     def network(self, in_features: int, width: int, settings: SupervisedSettings) -> nn.Module:
-        """Two layers."""
-        return TwoLayerGAT(in_features, settings.hidden, width, settings.dropout)
+        """As many layers as the settings say."""
+        return GATNetwork(in_features, width, settings)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from xtcl.baselines.supervised import Supervised, SupervisedSettings
+from xtcl.learning.encoders.dropped_product import dropped_product
 from xtcl.learning.encoders.propagation import Propagation
 
 
@@ -36,8 +38,25 @@ class TwoLayerGCN(nn.Module):
         return out
 
 
+class OneLayerGCN(nn.Module):
+    r""":math:`\hat A X W + b`, with dropout of X. Cost of a pass: O(V D h + E h)."""
+
+    def __init__(self, in_features: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.propagation = Propagation(1)
+        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(width, in_features)))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.dropout = dropout
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Embeddings [V, width]."""
+        h = dropped_product(x, self.weight, self.dropout, self.training)
+        out: Tensor = self.propagation(h, edge_index)
+        return out + self.bias
+
+
 class GCN(Supervised):
-    """Nodes: cross-entropy. Links: a graph auto-encoder (Kipf and Welling, 2016).
+    """Nodes: two layers and cross-entropy. Links: one layer under a `PairPerceptron`.
 
     Nodes have the settings of Kipf and Welling, with attribute rows of unit length, weight decay on
     both layers and the 64 units that Shchur and others ("Pitfalls of Graph Neural Network
@@ -53,10 +72,24 @@ class GCN(Supervised):
     Kipf and Welling to the letter              82.48
     ==========================================  =====  ========  =====
 
-    "To the letter" has rows that sum to 1 and decay on the first layer only. For links, AUC on Cora
-    is 92.74 (1000 to 1002); on 1000 and 1001 it is 93.08, against 93.02 at twice the width, 91.72
-    with a learning rate of .01 for 50 epochs, and 89.97 without dropout besides. On Photo (1000) it
-    is 96.69.
+    "To the letter" has rows that sum to 1 and decay on the first layer only.
+
+    Links have the published form of Li and others ("Evaluating Graph Neural Networks for Link
+    Prediction", NeurIPS 2023), and their 256 units. There is no validation set to stop by, so the
+    rate is a tenth of theirs, with which AUC on CiteSeer (seed 1000, dropout .3) falls from 95.27
+    after 20 steps to 92.84 after 60. Larger graphs need more steps: Photo has 95.3 after 100 and
+    96.9 after 170. AUC on trial splits (1000 and 1001; 1000 alone where marked):
+
+    ====================================================  =====  ========
+    settings                                              Cora   CiteSeer
+    ====================================================  =====  ========
+    these                                                 94.35  95.92
+    160 steps (1000)                                      93.34  95.51
+    two layers (1000)                                     89.13
+    an auto-encoder (Kipf and Welling, 2016), two layers  93.08  93.17
+    ====================================================  =====  ========
+
+    The auto-encoder's figure on CiteSeer is of 1000 alone, too.
     """
 
     name: ClassVar[str] = "gcn"
@@ -66,10 +99,21 @@ class GCN(Supervised):
             hidden=64, dropout=0.5, learning_rate=0.01, weight_decay=5e-4, epochs=200
         ),
         "links": SupervisedSettings(
-            hidden=256, dropout=0.5, learning_rate=0.001, weight_decay=0.0, epochs=200, width=128
+            hidden=0,
+            dropout=0.5,
+            learning_rate=0.001,
+            weight_decay=0.0,
+            epochs=20,
+            width=256,
+            perceptron=True,
+            batch=4096,
+            least_steps=100,
+            layers=1,
         ),
     }
 
     def network(self, in_features: int, width: int, settings: SupervisedSettings) -> nn.Module:
-        """Two layers."""
+        """Two layers, or one."""
+        if settings.layers == 1:
+            return OneLayerGCN(in_features, width, settings.dropout)
         return TwoLayerGCN(in_features, settings.hidden, width, settings.dropout)

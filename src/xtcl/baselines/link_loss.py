@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+Scorer = Callable[[Tensor], Tensor]
+"""Log-odds [n] of pairs from the element-wise products of their ends [n, h]."""
 
-def link_loss(z: Tensor, links: Tensor, non_links: Tensor) -> Tensor:
-    r"""Mean binary cross-entropy of :math:`\sigma(\langle z_u, z_v \rangle)` over pairs [2, n].
 
-    Kipf and Welling, "Variational Graph Auto-Encoders", 2016. Cost O(n h).
+def inner_product(products: Tensor) -> Tensor:
+    """The scorer of a graph auto-encoder."""
+    return products.sum(dim=1)
+
+
+def link_loss(
+    z: Tensor, links: Tensor, non_links: Tensor, scorer: Scorer = inner_product
+) -> Tensor:
+    r"""Mean binary cross-entropy of :math:`\sigma(s(z_u \odot z_v))` over pairs [2, n].
+
+    With the inner product as s: Kipf and Welling, "Variational Graph Auto-Encoders", 2016. Cost
+    O(n h), and that of the scorer.
     """
     u, v = torch.cat([links, non_links], dim=1)
     targets = torch.zeros(len(u), device=z.device)
     targets[: links.shape[1]] = 1.0
     # The gradient of an embedding look-up, unlike that of z[u], is summed in a fixed order.
     ends = F.embedding(u, z), F.embedding(v, z)
-    return F.binary_cross_entropy_with_logits((ends[0] * ends[1]).sum(dim=1), targets)
+    return F.binary_cross_entropy_with_logits(scorer(ends[0] * ends[1]), targets)
 
 
 class NonLinks:

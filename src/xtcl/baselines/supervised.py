@@ -1,10 +1,11 @@
-"""What the GCN and GAT controls share: two layers, trained end to end on the task itself."""
+"""What the GCN and GAT controls share: a few layers, trained end to end on the task itself."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -12,14 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from xtcl.baselines.link_loss import NonLinks, link_loss
+from xtcl.baselines.link_loss import NonLinks, Scorer, link_loss
 from xtcl.baselines.method import Method
+from xtcl.baselines.pair_network import LinkNetwork, PairPerceptron
 from xtcl.errors import DataError, UsageError
+from xtcl.graph.graph import Graph
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.learning.trainer import embed, seeded
 from xtcl.progress import Progress
-from xtcl.tasks.answers import Answer, LinkAnswer, NodeAnswer
-from xtcl.tasks.pair_features import pair_scores
+from xtcl.tasks.answers import Answer, NodeAnswer
 from xtcl.tasks.training_side import TrainingSide
 
 Loss = Callable[[Tensor, torch.Generator], Tensor]
@@ -30,7 +32,10 @@ Loss = Callable[[Tensor, torch.Generator], Tensor]
 class SupervisedSettings:
     """How a network is trained. `epochs` is fixed: the protocol has no validation set to stop by.
 
-    `width` is that of the output for links; for nodes it is the number of classes.
+    An epoch is one step. For links with a `batch`, it is as many steps as there are batches of
+    links, and no graph is too small for `least_steps`. `width` is that of the output for links; for
+    nodes it is the number of classes. Links are scored by the inner product, or by a `perceptron`
+    (`PairPerceptron`). The last three are for GAT alone.
     """
 
     hidden: int
@@ -39,6 +44,22 @@ class SupervisedSettings:
     weight_decay: float
     epochs: int
     width: int = 0
+    perceptron: bool = False
+    batch: int | None = None
+    least_steps: int = 0
+    layers: int = 2
+    attention_dropout: float = 0.0
+    norm: bool = False
+    residual: bool = False
+
+    def with_steps(self, links: int) -> SupervisedSettings:
+        """These settings, with one epoch for each step that a graph with so many links needs."""
+        batches = 1 if self.batch is None else max(1, round(links / self.batch))
+        return replace(self, epochs=max(self.epochs * batches, self.least_steps))
+
+    def scorer(self) -> PairPerceptron | None:
+        """A fresh scorer of links, if it is none that needs no weights."""
+        return PairPerceptron(self.width, self.dropout) if self.perceptron else None
 
 
 def train_supervised(
@@ -76,14 +97,19 @@ def train_supervised(
 
 
 class Supervised(Method):
-    """A network with class scores as output, or with embeddings whose inner products are scores."""
+    """A network with class scores as output, or with embeddings whose products are scored."""
 
     tasks: ClassVar[frozenset[str]] = frozenset({"nodes", "links"})
     settings: ClassVar[dict[str, SupervisedSettings]]
+    """Of each task."""
+    published: ClassVar[dict[tuple[str, str], SupervisedSettings]] = {}
+    """Of task and graph, by its name, where that has its own."""
 
-    def __init__(self, epochs: int | None = None) -> None:
-        """`epochs` instead of the settled number, for either task."""
-        self.epochs = epochs
+    def __init__(
+        self, epochs: int | None = None, settings: SupervisedSettings | None = None
+    ) -> None:
+        """`settings` instead of those of task and graph; `epochs` instead of their number."""
+        self.epochs, self.given = epochs, settings
 
     @abstractmethod
     def network(self, in_features: int, width: int, settings: SupervisedSettings) -> nn.Module:
@@ -100,28 +126,39 @@ class Supervised(Method):
     ) -> Answer:
         """Train on the known labels, or on the known links against random non-links."""
         self.check_task(task)
-        settings = self.settings[task]
-        settings = settings if self.epochs is None else replace(settings, epochs=self.epochs)
-        nodes = task == "nodes"
-        width = side.graph.num_classes if nodes else settings.width
-        loss_of = _label_loss(side, device) if nodes else _links_loss(side, device)
+        settings = self.settings_for(side.graph, task)
+        if task == "links":
+            settings = settings.with_steps(side.graph.num_edges)
         x, edge_index = encoder_inputs(side.graph, device)
         with progress.stage(f"training {self.title}", settings.epochs) as advance:
-            output, _ = train_supervised(
-                lambda: self.network(x.shape[1], width, settings),
-                x,
-                edge_index,
-                loss_of,
-                settings,
-                seed=seed,
-                on_epoch=advance,
+
+            def train(make_network: Callable[[], nn.Module], loss_of: Loss) -> Tensor:
+                return train_supervised(
+                    make_network, x, edge_index, loss_of, settings, seed=seed, on_epoch=advance
+                )[0]
+
+            if task == "nodes":
+                classes = side.graph.num_classes
+                output = train(
+                    lambda: self.network(x.shape[1], classes, settings), _label_loss(side, device)
+                )
+                return NodeAnswer(output.double().cpu().softmax(dim=1).numpy())
+            # Made once, under the seed of the training: the loss needs its scorer too.
+            network = cache(
+                lambda: LinkNetwork(
+                    self.network(x.shape[1], settings.width, settings), settings.scorer()
+                )
             )
-        found = output.double().cpu()
-        return NodeAnswer(found.softmax(dim=1).numpy()) if nodes else _inner(found.numpy())
+            loss_of = _links_loss(side, device, lambda p: network().score(p), settings.batch)
+            z = train(network, loss_of)
+            return network().answer(z)
 
-
-def _inner(embedding: np.ndarray) -> LinkAnswer:
-    return LinkAnswer(lambda pairs: pair_scores(embedding, pairs, unit=False))
+    def settings_for(self, graph: Graph, task: str) -> SupervisedSettings:
+        """Those given, or else those of task and graph."""
+        usual = self.given or self.published.get((task, graph.name), self.settings[task])
+        if self.epochs is None:
+            return usual
+        return replace(usual, epochs=self.epochs, least_steps=0)  # as many as were asked for
 
 
 def _label_loss(side: TrainingSide, device: torch.device) -> Loss:
@@ -131,13 +168,24 @@ def _label_loss(side: TrainingSide, device: torch.device) -> Loss:
     return lambda output, generator: F.cross_entropy(output[labelled], classes)
 
 
-def _links_loss(side: TrainingSide, device: torch.device) -> Loss:
-    """Links of the training graph against as many of its non-links, drawn anew each epoch."""
+def _links_loss(
+    side: TrainingSide, device: torch.device, scorer: Scorer, batch: int | None
+) -> Loss:
+    """Links of the training graph against as many of its non-links, drawn anew each step.
+
+    With a `batch`, graphs that have more links draw so many, with replacement.
+    """
     graph = side.graph
     if not (graph.num_edges and side.negatives.size):
         raise DataError(f"Graph '{graph.name}' has no training link or non-link to learn from.")
     links = torch.from_numpy(np.array(graph.edges)).to(device)
+    count = links.shape[1]
     non_links = NonLinks(links, graph.num_nodes)
-    return lambda output, generator: link_loss(
-        output, links, non_links.draw(links.shape[1], generator)
-    )
+
+    def loss(output: Tensor, generator: torch.Generator) -> Tensor:
+        drawn = links
+        if batch is not None and batch < count:
+            drawn = links[:, torch.randint(count, (batch,), generator=generator, device=device)]
+        return link_loss(output, drawn, non_links.draw(drawn.shape[1], generator), scorer)
+
+    return loss
