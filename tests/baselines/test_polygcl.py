@@ -48,11 +48,14 @@ def rows_of(graph: Graph, seed: int = 0, settings: PolyGCLSettings = SHORT) -> n
     return PolyGCL(settings).embed(graph, seed=seed, device=CPU, progress=Progress())
 
 
+@pytest.mark.parametrize("normalised", [False, True])
 @pytest.mark.parametrize("slope", [0.0, 0.25])
-def test_the_loss_is_its_formula(slope: float) -> None:
+def test_the_loss_is_its_formula(slope: float, normalised: bool) -> None:
     graph = block_model(12, num_classes=2, num_attributes=5, mean_degree=3)
     x, laplacian = inputs(graph)
-    network = SpectralNetwork(5, PolyGCLSettings(width=4, order=3, dropout=0.0, slope=slope))
+    network = SpectralNetwork(
+        5, PolyGCLSettings(width=4, order=3, dropout=0.0, slope=slope, normalised=normalised)
+    )
     with torch.no_grad():
         network.filters.steps.add_(torch.tensor([[0.2, -0.9, 0.1], [0.3, 0.1, -0.2]]))
         network.mixture.add_(torch.tensor([0.2, -0.1]))
@@ -78,7 +81,11 @@ def test_the_loss_is_its_formula(slope: float) -> None:
         for step in steps:
             values.append(values[-1] + max(step, 0.0) * (-1 if falling else 1))
         response = np.polyval(np.polyfit(points, values, 3), frequencies)
-        rows = vectors @ np.diag(response) @ vectors.T @ attributes @ weight + bias
+        filtered = vectors @ np.diag(response) @ vectors.T @ attributes
+        if normalised:
+            spread = np.sqrt(filtered.var(axis=0) + 1e-5)
+            filtered = (filtered - filtered.mean(axis=0)) / spread
+        rows = filtered @ weight + bias
         return np.asarray(np.where(rows > 0, rows, slope * rows))
 
     known = x.double().numpy()
@@ -113,9 +120,10 @@ def test_dropout_is_the_same_for_sparse_attributes() -> None:
         assert (kept > 0).float().mean().item() == pytest.approx(0.6, abs=0.03)
 
 
-def test_sparse_attributes_are_the_same_attributes() -> None:
+@pytest.mark.parametrize("normalised", [False, True])
+def test_sparse_attributes_are_the_same_attributes(normalised: bool) -> None:
     x, laplacian = inputs(GRAPH)
-    network = SpectralNetwork(30, PolyGCLSettings(width=8, dropout=0.0))
+    network = SpectralNetwork(30, PolyGCLSettings(width=8, dropout=0.0, normalised=normalised))
     gradients = []
     for given in (x, x.to_sparse_csr()):
         network.zero_grad()
@@ -141,7 +149,9 @@ def test_training_learns_to_tell_the_graph_from_shuffled_ones() -> None:
 
 
 def test_settings_go_by_the_name_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(PUBLISHED) == {"cora", "citeseer", "pubmed"}
+    normalised = {name: settings.normalised for name, settings in PUBLISHED.items()}
+    assert normalised == {"cora": False, "citeseer": False, "pubmed": True}
+    assert {settings.patience for settings in PUBLISHED.values()} == {20}
     monkeypatch.setitem(PUBLISHED, "mine", PolyGCLSettings(width=6, epochs=1))
     named = Graph.from_arrays(GRAPH.attributes, GRAPH.edges, name="mine")
     found = PolyGCL().embed(named, seed=0, device=CPU, progress=Progress())
@@ -183,6 +193,18 @@ def test_classes_of_a_planted_graph_are_found() -> None:
         training_side(GRAPH, split), "nodes", seed=0, device=CPU, progress=Progress()
     )
     assert score_on_test(answer, GRAPH, split)["accuracy"] > 0.85  # chance: 0.33
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_settings_for_any_graph_find_classes_in_links_from_any_start(seed: int) -> None:
+    graph = block_model(
+        200, num_classes=3, num_attributes=20, mean_degree=12, homophily=0.95, attribute_signal=0.6
+    )
+    split = node_split(graph, 0.15, seed=1)
+    answer = PolyGCL().fit(
+        training_side(graph, split), "nodes", seed=seed, device=CPU, progress=Progress()
+    )
+    assert score_on_test(answer, graph, split)["accuracy"] > 0.9  # attributes alone: 0.36
 
 
 def test_classes_that_avoid_each_other_are_found_at_high_frequency() -> None:
