@@ -14,7 +14,6 @@ from torch.nn import functional as F  # noqa: N812
 from xtcl.baselines.meta_pn import (
     SETTINGS,
     SMOOTHING_HOPS,
-    SPARSE_BELOW,
     FixedRows,
     Lesson,
     MetaPN,
@@ -75,7 +74,7 @@ def test_fixed_rows_have_the_product_and_gradient_of_dense_ones(share: float) ->
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(40, 50, generator=draw) * (torch.rand(40, 50, generator=draw) < share)
     rows = FixedRows(x)
-    assert (rows.rows.layout == torch.sparse_csr) == (share < SPARSE_BELOW)
+    assert (rows.rows.layout == torch.sparse_csr) == (share < 0.05)
     weights = torch.randn(50, 7, generator=draw).requires_grad_()
     torch.testing.assert_close(rows.times(weights), x @ weights)
     pull = torch.randn(40, 7, generator=draw)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from xtcl.baselines.asp_contrast import Pair, contrast
-from xtcl.baselines.attribute_dropout import drop_values
 from xtcl.baselines.attribute_graph import nearest_by_attributes
 from xtcl.baselines.infomax import infomax_inputs, train_until_flat
 from xtcl.baselines.task_settings import WithTaskSettings
 from xtcl.baselines.thinned_graph import ThinnedGraph
 from xtcl.graph.graph import Graph
+from xtcl.learning.encoders.dropout import dropout
 from xtcl.learning.sparse_product import sparse_product
 from xtcl.learning.trainer import seeded
 from xtcl.learning.unit_rows import unit_rows
@@ -87,7 +87,7 @@ class LinearViews(nn.Module):
         """h0, h1, z0 and z1, each [V, width]; every layer draws its own dropout."""
 
         def layer(part: nn.ParameterDict) -> Tensor:
-            kept = drop_values(x, self.dropout) if self.training else x
+            kept = dropout(x, self.dropout, self.training)
             rows: Tensor = kept @ part["weight"] + part["bias"]
             return rows
 

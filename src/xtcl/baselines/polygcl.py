@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from xtcl.baselines.attribute_dropout import drop_values
 from xtcl.baselines.chebyshev import MonotoneFilters, shifted_laplacian
 from xtcl.baselines.infomax import Discriminator, infomax_inputs, shuffle_rows, train_until_flat
 from xtcl.baselines.self_supervised import SelfSupervised
 from xtcl.graph.graph import Graph
+from xtcl.learning.encoders.dropout import dropout
 from xtcl.learning.trainer import embed, seeded
 from xtcl.progress import Progress
 
@@ -85,7 +85,7 @@ class SpectralNetwork(nn.Module):
 
     def loss(self, x: Tensor, laplacian: Tensor, generator: torch.Generator) -> Tensor:
         """The loss of one draw of dropout and of the shuffled graph."""
-        rows = self._entering(drop_values(x, self.dropout))
+        rows = self._entering(dropout(x, self.dropout, self.training))
         real = self._views(rows, laplacian)
         fake = self._views(shuffle_rows(rows, generator), laplacian)
         return self.discriminator.loss(real, fake, self._mixed(*real).mean(dim=0).relu())
