@@ -20,17 +20,14 @@ from xtcl.baselines.polygcl import (
     SpectralNetwork,
     make_optimiser,
 )
-from xtcl.errors import UsageError
 from xtcl.graph.datasets import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import link_split
 from xtcl.graph.node_split import node_split
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.learning.trainer import seeded
 from xtcl.progress import Progress
-from xtcl.tasks.answers import NodeAnswer
 from xtcl.tasks.scoring import score_on_test
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.training_side import training_side
 
 CPU = torch.device("cpu")
 SETTINGS = replace(PLAIN, width=32, learning_rate=1e-2, filter_rate=1e-2, epochs=100, dropout=0.2)
@@ -175,14 +172,6 @@ def test_each_part_has_its_decay() -> None:
     ]
 
 
-def test_classes_of_a_planted_graph_are_found() -> None:
-    split = node_split(GRAPH, 0.1, seed=3)
-    answer = PolyGCL(SETTINGS).fit(
-        training_side(GRAPH, split), "nodes", seed=0, device=CPU, progress=Progress()
-    )
-    assert score_on_test(answer, GRAPH, split)["accuracy"] > 0.85  # chance: 0.33
-
-
 @pytest.mark.parametrize("seed", [1, 2])
 def test_settings_for_any_graph_find_classes_in_links_from_any_start(seed: int) -> None:
     graph = block_model(
@@ -206,49 +195,7 @@ def test_classes_that_avoid_each_other_are_found_at_high_frequency() -> None:
     assert score_on_test(answer, graph, split)["accuracy"] > 0.9  # chance: 0.5
 
 
-def test_links_of_a_planted_graph_outscore_non_links() -> None:
-    split = link_split(GRAPH, 0.8, seed=3)
-    answer = PolyGCL(SETTINGS).fit(
-        training_side(GRAPH, split), "links", seed=0, device=CPU, progress=Progress()
-    )
-    assert score_on_test(answer, GRAPH, split)["auc"] > 0.7  # nobody gets far above 0.8
-
-
-def test_the_same_seed_repeats_to_the_byte_and_another_does_not() -> None:
-    before = torch.random.get_rng_state()
-    first, second, other = rows_of(GRAPH, 5), rows_of(GRAPH, 5), rows_of(GRAPH, 6)
-    assert first.tobytes() == second.tobytes()
-    assert not np.allclose(first, other)
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
-def test_lonely_nodes_and_missing_attributes_are_embedded() -> None:
-    away = (GRAPH.edges < 20).any(axis=0)
-    bare = Graph.from_arrays(None, GRAPH.edges[:, ~away], num_nodes=200)
-    for graph in (bare, GRAPH.with_edges(np.zeros((2, 0), np.int64))):
-        found = rows_of(graph)
-        assert found.shape == (200, 8)
-        assert np.isfinite(found).all()
-
-
-def test_a_class_with_one_label_is_answered() -> None:
-    labels = np.full(200, -1)
-    known = np.array(GRAPH.labels)
-    for code, count in enumerate((1, 5, 5)):
-        labels[np.flatnonzero(known == code)[:count]] = code
-    answer = PolyGCL(SHORT).fit(
-        TrainingSide(GRAPH.with_labels(labels)), "nodes", seed=0, device=CPU, progress=Progress()
-    )
-    assert isinstance(answer, NodeAnswer)
-    assert answer.probabilities.shape == (200, 3)
-
-
 def test_every_epoch_is_told() -> None:
     progress = Recorder()
     PolyGCL(SHORT).embed(GRAPH, seed=0, device=CPU, progress=progress)
     assert progress.stages == [("training PolyGCL", 10, [1] * 10)]
-
-
-def test_another_task_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"PolyGCL has no task 'own'\. It knows: links, nodes"):
-        PolyGCL().fit(TrainingSide(GRAPH), "own", seed=0, device=CPU, progress=Progress())
