@@ -14,7 +14,7 @@ from xtcl.baselines.chebyshev import shifted_laplacian
 from xtcl.baselines.infomax import train_until_flat
 from xtcl.baselines.polygcl import (
     PLAIN,
-    PUBLISHED,
+    SETTINGS,
     PolyGCL,
     PolyGCLSettings,
     SpectralNetwork,
@@ -30,7 +30,7 @@ from xtcl.tasks.scoring import score_on_test
 from xtcl.tasks.training_side import training_side
 
 CPU = torch.device("cpu")
-SETTINGS = replace(PLAIN, width=32, learning_rate=1e-2, filter_rate=1e-2, epochs=100, dropout=0.2)
+SMALL = replace(PLAIN, width=32, learning_rate=1e-2, filter_rate=1e-2, epochs=100, dropout=0.2)
 SHORT = PolyGCLSettings(width=8, epochs=10)
 GRAPH = block_model(
     200, num_classes=3, num_attributes=30, mean_degree=10, homophily=0.95, attribute_signal=1.5
@@ -121,7 +121,7 @@ def test_sparse_attributes_are_the_same_attributes(normalised: bool) -> None:
 def test_training_learns_to_tell_the_graph_from_shuffled_ones() -> None:
     x, laplacian = inputs(GRAPH)
     with seeded(0, CPU) as generator:
-        network = SpectralNetwork(30, SETTINGS)
+        network = SpectralNetwork(30, SMALL)
         losses = train_until_flat(
             network,
             torch.optim.Adam(network.parameters(), lr=1e-2),
@@ -134,10 +134,10 @@ def test_training_learns_to_tell_the_graph_from_shuffled_ones() -> None:
 
 
 def test_settings_go_by_the_name_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    normalised = {name: settings.normalised for name, settings in PUBLISHED.items()}
-    assert normalised == {"cora": False, "citeseer": False, "pubmed": True}
-    assert {settings.patience for settings in PUBLISHED.values()} == {20}
-    monkeypatch.setitem(PUBLISHED, "mine", PolyGCLSettings(width=6, epochs=1))
+    assert SETTINGS.keys() == {"cora", "citeseer", "pubmed", "photo", "computers"}
+    assert [name for name, settings in SETTINGS.items() if settings.normalised] == ["pubmed"]
+    assert {settings.patience for settings in SETTINGS.values()} == {20}
+    monkeypatch.setitem(SETTINGS, "mine", PolyGCLSettings(width=6, epochs=1))
     named = Graph.from_arrays(GRAPH.attributes, GRAPH.edges, name="mine")
     found = PolyGCL().embed(named, seed=0, device=CPU, progress=Progress())
     assert found.shape == (200, 6)
@@ -189,7 +189,7 @@ def test_classes_that_avoid_each_other_are_found_at_high_frequency() -> None:
         200, num_classes=2, num_attributes=30, mean_degree=10, homophily=0.02, attribute_signal=1.0
     )
     split = node_split(graph, 0.1, seed=3)
-    answer = PolyGCL(SETTINGS).fit(
+    answer = PolyGCL(SMALL).fit(
         training_side(graph, split), "nodes", seed=0, device=CPU, progress=Progress()
     )
     assert score_on_test(answer, graph, split)["accuracy"] > 0.9  # chance: 0.5

@@ -135,10 +135,11 @@ class ASP(WithTaskSettings[ASPSettings]):
       for Cora and CiteSeer, and the cosine is the usual one.
 
     Figures on trial splits, which no reported one uses (seeds 1000 and 1001), with fewer epochs
-    than the settings have. Nodes: 84.55 on Cora after 64 epochs and rising. With a fifth of the
-    nodes, drawn each epoch, as the i of the loss: 71.43 on CiteSeer after 50 epochs and rising;
-    73.15 after 40 with ten times the learning rate. Links, AUC on Cora (1000), likewise with a
-    fifth and 50 epochs: 93.94 with the settings for links, 92.65 with those for nodes.
+    than the settings have. Nodes: 84.55 on Cora after 64 epochs and rising; 73.25 on CiteSeer
+    (1000) after 100. With a fifth of the nodes, drawn each epoch, as the i of the loss: 71.43 on
+    CiteSeer after 50 epochs and rising; 73.15 after 40 with ten times the learning rate. Links, AUC
+    on Cora (1000), likewise with a fifth and 50 epochs: 93.94 with the settings for links, 92.65
+    with those for nodes.
 
     Cost of an epoch: O(V^2 h) time; memory O(V (D + h) + E) and some blocks of rows of V numbers.
     """
