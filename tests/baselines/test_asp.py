@@ -19,14 +19,9 @@ from xtcl.baselines.thinned_graph import ThinnedGraph
 from xtcl.errors import UsageError
 from xtcl.graph.datasets import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import link_split
-from xtcl.graph.node_split import node_split
 from xtcl.learning.unit_rows import unit_rows
 from xtcl.progress import Progress
 from xtcl.relations.sparse import quiet_sparse
-from xtcl.tasks.answers import NodeAnswer
-from xtcl.tasks.scoring import score_on_test
-from xtcl.tasks.training_side import TrainingSide, training_side
 
 CPU = torch.device("cpu")
 SMALL = ASPSettings(width=16, neighbours=8, far_hops=4, epochs=60)
@@ -204,18 +199,6 @@ def test_every_view_has_its_own_dropout() -> None:
         torch.testing.assert_close(view, views[0])
 
 
-def test_classes_and_links_of_a_planted_graph_are_found() -> None:
-    nodes, links = node_split(GRAPH, 0.2, seed=3), link_split(GRAPH, 0.8, seed=3)
-    answer = ASP(SMALL).fit(
-        training_side(GRAPH, nodes), "nodes", seed=0, device=CPU, progress=Progress()
-    )
-    assert score_on_test(answer, GRAPH, nodes)["accuracy"] > 0.85  # chance: 0.33
-    answer = ASP(SMALL).fit(
-        training_side(GRAPH, links), "links", seed=0, device=CPU, progress=Progress()
-    )
-    assert score_on_test(answer, GRAPH, links)["auc"] > 0.75  # inside a class, links are chance
-
-
 def test_the_embedding_is_taken_without_dropout_or_lost_links() -> None:
     """With a learning rate of 0 only draws could tell one number of epochs from another."""
     frozen = replace(SMALL, learning_rate=0.0, patience=50)
@@ -224,34 +207,10 @@ def test_the_embedding_is_taken_without_dropout_or_lost_links() -> None:
     assert not np.allclose(short, embedded(GRAPH, replace(SMALL, epochs=7)))
 
 
-def test_same_seed_gives_same_bytes_and_another_seed_others() -> None:
-    first, again, other = (embedded(GRAPH, seed=seed) for seed in (5, 5, 6))
-    assert first.tobytes() == again.tobytes()
-    assert not np.allclose(first, other)
-
-
 def test_progress_counts_every_epoch() -> None:
     progress = Recorder()
     ASP(replace(SMALL, patience=60)).embed(GRAPH, seed=0, device=CPU, progress=progress)
     assert progress.stages == [("training ASP", 60, [1] * 60)]
-
-
-def test_graphs_without_attributes_or_with_isolated_nodes_are_embedded() -> None:
-    bare = Graph.from_arrays(None, GRAPH.edges, num_nodes=GRAPH.num_nodes + 2)
-    assert np.isfinite(embedded(bare)).all()
-    unlinked = GRAPH.with_edges(np.zeros((2, 0), np.int64))
-    assert np.isfinite(embedded(unlinked)).all()
-
-
-def test_a_class_with_one_label_is_enough() -> None:
-    assert GRAPH.labels is not None
-    labels = np.full(200, -1)
-    known = np.concatenate([np.flatnonzero(GRAPH.labels == c)[:n] for c, n in enumerate((9, 9, 1))])
-    labels[known] = GRAPH.labels[known]
-    side = TrainingSide(GRAPH.with_labels(labels))
-    answer = ASP(SMALL).fit(side, "nodes", seed=0, device=CPU, progress=Progress())
-    assert isinstance(answer, NodeAnswer)
-    np.testing.assert_allclose(answer.probabilities.sum(axis=1), 1.0)
 
 
 def test_settings_follow_from_the_name_and_the_task() -> None:
@@ -272,8 +231,6 @@ def test_a_small_graph_of_one_s_own_has_fewer_neighbours_in_the_attribute_graph(
 
 
 def test_what_cannot_be_done_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"ASP has no task 'own'\. It knows: links, nodes"):
-        ASP().fit(TrainingSide(GRAPH), "own", seed=0, device=CPU, progress=Progress())
     with pytest.raises(UsageError, match="epochs=0"):
         embedded(GRAPH, replace(SMALL, epochs=0))
     with pytest.raises(UsageError, match="number of neighbours"):

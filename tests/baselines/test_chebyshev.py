@@ -101,9 +101,10 @@ def test_filters_are_those_of_the_eigendecomposition(order: int) -> None:
         np.testing.assert_allclose(part.detach().numpy(), expected, atol=2e-5)
 
 
-def test_gradients_are_those_of_small_differences() -> None:
+@pytest.mark.parametrize("learned", [True, False])
+def test_gradients_are_those_of_small_differences(learned: bool) -> None:
     generator = torch.Generator().manual_seed(2)
-    rows = torch.randn(30, 5, generator=generator, dtype=torch.float64, requires_grad=True)
+    rows = torch.randn(30, 5, generator=generator, dtype=torch.float64, requires_grad=learned)
     coefficients = torch.randn(2, 4, generator=generator, dtype=torch.float64, requires_grad=True)
     laplacian = LAPLACIAN.to(torch.float64)
     assert torch.autograd.gradcheck(

@@ -17,7 +17,7 @@ from xtcl.baselines import cocos
 from xtcl.baselines.cocos import CoCoS, CoCoSSettings, KnownLabels, SharingLoss
 from xtcl.baselines.context_shuffle import Contexts, SharingGCN, contrast
 from xtcl.baselines.supervised import train_supervised
-from xtcl.errors import DataError, UsageError
+from xtcl.errors import DataError
 from xtcl.graph.datasets import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.node_split import node_split
@@ -244,11 +244,6 @@ def test_one_class_and_a_graph_labelled_throughout_are_answered() -> None:
     answer = CoCoS(SHORT).fit(TrainingSide(GRAPH), "nodes", seed=0, device=CPU, progress=Progress())
     assert isinstance(answer, NodeAnswer)
     assert np.mean(answer.predictions == GRAPH.labels) > 0.9
-
-
-def test_links_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"CoCoS has no task 'links'\. It knows: nodes\."):
-        CoCoS().fit(TrainingSide(GRAPH), "links", seed=0, device=CPU, progress=Progress())
 
 
 def test_nothing_to_learn_from_is_said() -> None:

@@ -266,12 +266,6 @@ def test_awkward_graphs_are_answered(name: str) -> None:
     assert np.isfinite(fitted(method, unlinked).probabilities).all()
 
 
-@pytest.mark.parametrize("name", methods(None))
-def test_links_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=r"has no task 'links'\. It knows: nodes"):
-        methods(TRUTH)[name].fit(TINY, "links", seed=0, device=CPU, progress=Progress())
-
-
 def test_labels_without_a_pair_are_nothing_to_contrast() -> None:
     lonely = np.full(30, -1)
     lonely[[0, 1, 2]] = [0, 1, 2]

@@ -255,8 +255,6 @@ def test_a_known_graph_has_its_own_settings_and_epochs_are_reported(
 
 @each_reading
 def test_what_cannot_be_done_is_said(method: DGCN) -> None:
-    with pytest.raises(UsageError, match=r"DGCN has no task 'edges'\. It knows: links, nodes"):
-        method.fit(TrainingSide(GRAPH), "edges", seed=0, device=CPU, progress=Progress())
     with pytest.raises(DataError, match="no known label to train on"):
         nodes_of(method, TrainingSide(GRAPH.with_labels(np.full(200, -1))))
     with pytest.raises(UsageError, match="epochs=0 must be at least 1"):

@@ -11,17 +11,11 @@ from small_runs import Recorder
 
 from xtcl.baselines.dgi import DGI, PUBLISHED, DGISettings, InfomaxNetwork
 from xtcl.baselines.infomax import train_until_flat
-from xtcl.errors import UsageError
 from xtcl.graph.datasets import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import link_split
-from xtcl.graph.node_split import node_split
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.learning.trainer import seeded
 from xtcl.progress import Progress
-from xtcl.tasks.answers import NodeAnswer
-from xtcl.tasks.scoring import score_on_test
-from xtcl.tasks.training_side import TrainingSide, training_side
 
 CPU = torch.device("cpu")
 SETTINGS = DGISettings(width=32, learning_rate=5e-3, epochs=150)
@@ -113,52 +107,6 @@ def test_training_learns_to_tell_the_graph_from_shuffled_ones() -> None:
     assert min(losses) < 0.3
 
 
-def test_classes_of_a_planted_graph_are_found() -> None:
-    split = node_split(GRAPH, 0.1, seed=3)
-    answer = DGI(SETTINGS).fit(
-        training_side(GRAPH, split), "nodes", seed=0, device=CPU, progress=Progress()
-    )
-    assert score_on_test(answer, GRAPH, split)["accuracy"] > 0.9  # chance: 0.33
-
-
-def test_links_of_a_planted_graph_outscore_non_links() -> None:
-    split = link_split(GRAPH, 0.8, seed=3)
-    answer = DGI(SETTINGS).fit(
-        training_side(GRAPH, split), "links", seed=0, device=CPU, progress=Progress()
-    )
-    assert score_on_test(answer, GRAPH, split)["auc"] > 0.7  # nobody gets far above 0.8
-
-
-def test_the_same_seed_repeats_to_the_byte_and_another_does_not() -> None:
-    before = torch.random.get_rng_state()
-    first, second, other = rows_of(GRAPH, 5), rows_of(GRAPH, 5), rows_of(GRAPH, 6)
-    assert first.tobytes() == second.tobytes()
-    assert not np.allclose(first, other)
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
-def test_lonely_nodes_and_missing_attributes_are_embedded() -> None:
-    away = (GRAPH.edges < 20).any(axis=0)
-    bare = Graph.from_arrays(None, GRAPH.edges[:, ~away], num_nodes=200)
-    for graph in (bare, GRAPH.with_edges(np.zeros((2, 0), np.int64))):
-        found = rows_of(graph, settings=DGISettings(width=8, epochs=20))
-        assert found.shape == (200, 8)
-        assert np.isfinite(found).all()
-
-
-def test_a_class_with_one_label_is_answered() -> None:
-    labels = np.full(200, -1)
-    known = np.array(GRAPH.labels)
-    for code, count in enumerate((1, 5, 5)):
-        members = np.flatnonzero(known == code)[:count]
-        labels[members] = code
-    answer = DGI(DGISettings(width=8, epochs=20)).fit(
-        TrainingSide(GRAPH.with_labels(labels)), "nodes", seed=0, device=CPU, progress=Progress()
-    )
-    assert isinstance(answer, NodeAnswer)
-    assert answer.probabilities.shape == (200, 3)
-
-
 def test_progress_reaches_its_end_when_training_stops_early() -> None:
     progress = Recorder()
     DGI(DGISettings(width=4, epochs=400, patience=1)).embed(
@@ -167,8 +115,3 @@ def test_progress_reaches_its_end_when_training_stops_early() -> None:
     ((name, steps, done),) = progress.stages
     assert (name, steps, sum(done)) == ("training DGI", 400, 400)
     assert len(done) < 400
-
-
-def test_another_task_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"DGI has no task 'own'\. It knows: links, nodes"):
-        DGI().fit(TrainingSide(GRAPH), "own", seed=0, device=CPU, progress=Progress())

@@ -123,12 +123,6 @@ def test_a_graph_without_attributes_is_answered(method: Method) -> None:
 
 
 @each_control
-def test_an_unknown_task_is_refused(method: Method) -> None:
-    with pytest.raises(UsageError, match=r"has no task 'edges'\. It knows: links, nodes"):
-        method.fit(TrainingSide(GRAPH), "edges", seed=0, device=CPU, progress=Progress())
-
-
-@each_control
 def test_nothing_to_learn_from_is_said(method: Method) -> None:
     unknown = TrainingSide(GRAPH.with_labels(np.full(200, -1)))
     with pytest.raises(DataError):

@@ -12,6 +12,7 @@ from xtcl.errors import DataError, NotFittedError, UsageError
 from xtcl.graph.datasets import block_model
 from xtcl.graph.graph import Graph
 from xtcl.relations.registry import make_relation, resolve_relations
+from xtcl.relations.relation import Relation, SimilarityRows
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.crossfit import label_folds
 from xtcl.sampling.fold import Fold
@@ -88,6 +89,26 @@ def test_scores_rank_pairs_of_a_class_first() -> None:
     different = held_out.numpy()[:, None] != np.arange(90)
     assert scores[alike & different].mean() > 1.2 * scores[~alike].mean()
     assert np.array_equal(fitted.scores(held_out[3:5]), scores[3:5])
+
+
+def test_what_scores_need_is_not_prepared_by_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fit is timed; its folds have views of their own."""
+    pytest.importorskip("xgboost")
+    _, view = planted()
+    relation = make_relation("pagerank")
+    seen: list[TrainingView] = []
+    kind, usual = type(relation), type(relation).on
+
+    def on(self: Relation, view: TrainingView) -> SimilarityRows:
+        seen.append(view)
+        return usual(self, view)
+
+    monkeypatch.setattr(kind, "on", on)
+    fitted = NaiveXGBoost([relation], threads=1).fit(view, same_class(view, folds=3))
+    assert len(seen) == 3
+    assert all(each is not view for each in seen)
+    fitted.scores(torch.arange(2))
+    assert seen[-1] is view
 
 
 def test_folds_are_learned_together() -> None:

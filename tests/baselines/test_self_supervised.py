@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-import pytest
 import torch
 from small_runs import small_graph, small_split
 
 from xtcl.baselines.self_supervised import SelfSupervised
-from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
 from xtcl.progress import Progress
 from xtcl.tasks.answers import LinkAnswer, NodeAnswer
@@ -70,8 +68,3 @@ def test_links_choose_their_scorer_by_links_the_embedding_has_not_seen() -> None
     scorer = fit_chosen(choose_scorer(links, judged, 3), side, rows, 3)
     assert isinstance(answer, LinkAnswer)
     np.testing.assert_array_equal(answer.score(side.negatives), scorer.score(rows, side.negatives))
-
-
-def test_another_task_is_refused() -> None:
-    with pytest.raises(UsageError, match="Neighbours has no task 'own'"):
-        Neighbours().fit(side_of("nodes"), "own", seed=0, device=CPU, progress=Progress())

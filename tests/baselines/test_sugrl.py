@@ -15,13 +15,11 @@ from xtcl.baselines.sugrl_settings import PUBLISHED, SUGRLSettings
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.datasets import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import link_split
 from xtcl.graph.node_split import node_split
 from xtcl.progress import Progress
 from xtcl.relations.sparse import quiet_sparse
-from xtcl.tasks.answers import NodeAnswer
 from xtcl.tasks.scoring import score_on_test
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.training_side import training_side
 
 CPU = torch.device("cpu")
 SMALL = SUGRLSettings(layers=(32, 16), epochs=60)
@@ -117,18 +115,6 @@ def test_embedding_has_unit_rows_and_the_width_of_the_last_layer() -> None:
     assert embedded(GRAPH, replace(SMALL, layers=(8,))).shape == (200, 8)
 
 
-def test_classes_and_links_of_a_planted_graph_are_found() -> None:
-    nodes, links = node_split(GRAPH, 0.2, seed=3), link_split(GRAPH, 0.8, seed=3)
-    answer = SUGRL(SMALL).fit(
-        training_side(GRAPH, nodes), "nodes", seed=0, device=CPU, progress=Progress()
-    )
-    assert score_on_test(answer, GRAPH, nodes)["accuracy"] > 0.85  # chance: 0.33
-    answer = SUGRL(SMALL).fit(
-        training_side(GRAPH, links), "links", seed=0, device=CPU, progress=Progress()
-    )
-    assert score_on_test(answer, GRAPH, links)["auc"] > 0.75  # inside a class, links are chance
-
-
 def test_training_brings_classes_closer_than_random_weights_do() -> None:
     harder = block_model(300, num_attributes=40, mean_degree=5, homophily=0.7, seed=2)
     split = node_split(harder, 0.1, seed=0)
@@ -143,34 +129,10 @@ def test_training_brings_classes_closer_than_random_weights_do() -> None:
     assert accuracy(replace(SMALL, epochs=150)) > accuracy(untrained) + 0.05
 
 
-def test_same_seed_gives_same_bytes_and_another_seed_others() -> None:
-    first, again, other = (embedded(GRAPH, seed=seed) for seed in (5, 5, 6))
-    assert first.tobytes() == again.tobytes()
-    assert not np.allclose(first, other)
-
-
 def test_progress_counts_every_epoch() -> None:
     progress = Recorder()
     SUGRL(SMALL).embed(GRAPH, seed=0, device=CPU, progress=progress)
     assert progress.stages == [("training SUGRL", 60, [1] * 60)]
-
-
-def test_graphs_without_attributes_or_with_isolated_nodes_are_embedded() -> None:
-    bare = Graph.from_arrays(None, GRAPH.edges, num_nodes=GRAPH.num_nodes + 2)
-    assert np.isfinite(embedded(bare)).all()
-    unlinked = GRAPH.with_edges(np.zeros((2, 0), np.int64))
-    assert np.isfinite(embedded(unlinked)).all()
-
-
-def test_a_class_with_one_label_is_enough() -> None:
-    assert GRAPH.labels is not None
-    labels = np.full(200, -1)
-    known = np.concatenate([np.flatnonzero(GRAPH.labels == c)[:n] for c, n in enumerate((9, 9, 1))])
-    labels[known] = GRAPH.labels[known]
-    side = TrainingSide(GRAPH.with_labels(labels))
-    answer = SUGRL(SMALL).fit(side, "nodes", seed=0, device=CPU, progress=Progress())
-    assert isinstance(answer, NodeAnswer)
-    np.testing.assert_allclose(answer.probabilities.sum(axis=1), 1.0)
 
 
 def test_settings_follow_from_the_name_and_the_task() -> None:
@@ -185,8 +147,6 @@ def test_settings_follow_from_the_name_and_the_task() -> None:
 
 
 def test_what_cannot_be_done_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"SUGRL has no task 'own'\. It knows: links, nodes"):
-        SUGRL().fit(TrainingSide(GRAPH), "own", seed=0, device=CPU, progress=Progress())
     with pytest.raises(UsageError, match="epochs=0 must be at least 1"):
         embedded(GRAPH, replace(SMALL, epochs=0))
     with pytest.raises(DataError, match="SUGRL diverged"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +14,7 @@ from torch.nn import functional as F  # noqa: N812
 from xtcl.learning.encoders.dropout import dropout
 from xtcl.learning.encoders.dropped_product import SPARSE, dropped_product
 from xtcl.learning.trainer import seeded
+from xtcl.relations.sparse import quiet_sparse
 
 CPU = torch.device("cpu")
 
@@ -28,6 +32,23 @@ def test_dropout_drops_its_share_and_keeps_the_mean(share: float) -> None:
         found = dropout(torch.ones(400, 500), share, training=True)
     assert np.unique(found.numpy()).tolist() == pytest.approx([0.0, 1 / (1 - share)])
     assert float((found == 0).float().mean()) == pytest.approx(share, abs=0.005)
+
+
+@pytest.mark.parametrize("form", [Tensor.clone, Tensor.to_sparse_csr])
+def test_dropout_strikes_each_value_alike(form: Callable[[Tensor], Tensor]) -> None:
+    x = torch.zeros(40, 50)
+    x[:, ::10] = torch.arange(1.0, 201.0).reshape(40, 5)
+    with quiet_sparse():
+        given = form(x)
+    with seeded(0, CPU):
+        drawn = [dropout(given, 0.6, training=True) for _ in range(200)]
+    assert {each.layout for each in drawn} == {given.layout}
+    kept = torch.stack([each.to_dense() for each in drawn])
+    torch.testing.assert_close(kept, torch.where(kept == 0, 0.0, x / 0.4))
+    shares = (kept[:, x > 0] != 0).double().mean(dim=0)
+    assert shares.mean().item() == pytest.approx(0.4, abs=0.01)
+    assert shares.std().item() == pytest.approx(math.sqrt(0.24 / 200), abs=0.01)
+    torch.testing.assert_close(dropout(given, 0.6, training=False).to_dense(), x)
 
 
 def test_dropout_of_the_gradient_is_that_of_the_values() -> None:

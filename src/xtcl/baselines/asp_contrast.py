@@ -82,7 +82,7 @@ def _in_blocks(
     value, gradient = views.new_zeros(()), torch.zeros_like(views)
 
     def similarities(first: int, second: int, rows: slice) -> Tensor:
-        return (views[first, rows] @ views[second].T).div_(temperature).exp_()
+        return ((views[first, rows] / temperature) @ views[second].T).exp_()
 
     def add(first: int, second: int, rows: slice, similar: Tensor, share: Tensor) -> None:
         """The gradient of similarities [b, V] of the `rows` of one view to all of another."""

@@ -77,10 +77,12 @@ class Filtered(torch.autograd.Function):
         return tuple(_weighted(terms, weights) for weights in coefficients)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
-        """The gradients of rows and coefficients."""
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, None]:
+        """The gradients of rows, where they need one, and of coefficients."""
         coefficients, *terms = ctx.saved_tensors
         parts = [gradient.contiguous() for gradient in gradients]
+        if not ctx.needs_input_grad[0]:
+            return None, _inner(parts, terms), None
         later = last = torch.zeros_like(parts[0])
         for i in reversed(range(len(terms))):
             here = _weighted(parts, coefficients[:, i]) - later

@@ -8,12 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from xtcl.baselines.attribute_dropout import drop_values
 from xtcl.baselines.gcn import TwoLayerGCN
-from xtcl.relations.sparse import quiet_sparse
-
-# Below this share of non-zeros a sparse product with its dropout is the faster one on a CPU.
-SPARSE_SHARE = 0.1
+from xtcl.baselines.sparse_attributes import sparse_if_few
+from xtcl.learning.encoders.dropout import dropout
 
 
 class Contexts:
@@ -105,7 +102,7 @@ class SharingGCN(TwoLayerGCN):
         (PX)W = P(XW): the few columns of the product are moved, not the many of `x`, which is
         dense or CSR.
         """
-        h = (drop_values(x, self.dropout) if self.training else x) @ self.first.weight.T
+        h = dropout(x, self.dropout, self.training) @ self.first.weight.T
         h = h if order is None else F.embedding(order, h)
         h = F.relu(self.propagation(h, edge_index))
         h = self.second(F.dropout(h, self.dropout, self.training))
@@ -118,7 +115,4 @@ def lighter(x: Tensor) -> Tensor:
 
     Dropout of all of Cora's and CiteSeer's zeros would take nine tenths of the time.
     """
-    if x.device.type != "cpu" or x.count_nonzero() > SPARSE_SHARE * x.numel():
-        return x
-    with quiet_sparse():
-        return x.to_sparse_csr()
+    return sparse_if_few(x) if x.is_cpu else x

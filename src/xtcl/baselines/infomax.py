@@ -10,27 +10,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from xtcl.baselines.sparse_attributes import sparse_if_few
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.learning.inputs import encoder_inputs
-from xtcl.relations.sparse import quiet_sparse
-
-SPARSE_SHARE = 0.05
-"""Attributes with a smaller share of values other than 0 are kept sparse."""
 
 
 def infomax_inputs(graph: Graph, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Attributes whose magnitudes sum to 1 in each row, sparse (CSR) if few; links both ways.
-
-    The words of Cora and CiteSeer fill a hundredth of the matrix: as a sparse one, its product
-    with the weights of a layer takes a tenth of the time, forth and back.
-    """
+    """Attributes whose magnitudes sum to 1 in each row, sparse (CSR) if few; links both ways."""
     x, edge_index = encoder_inputs(graph, device)
-    x = F.normalize(x, p=1.0, dim=1)
-    if x.count_nonzero() < SPARSE_SHARE * x.numel():
-        with quiet_sparse():
-            x = x.to_sparse_csr()
-    return x, edge_index
+    return sparse_if_few(F.normalize(x, p=1.0, dim=1)), edge_index
 
 
 def shuffle_rows(rows: Tensor, generator: torch.Generator) -> Tensor:

@@ -20,17 +20,16 @@ from xtcl.baselines.meta_propagator import (
     meta_objective,
 )
 from xtcl.baselines.method import Method
+from xtcl.baselines.sparse_attributes import sparse_if_few
 from xtcl.errors import UsageError
 from xtcl.learning.encoders.propagation import Propagation
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.learning.sparse_product import sparse_product
 from xtcl.learning.trainer import seeded
 from xtcl.progress import Progress
-from xtcl.relations.sparse import quiet_sparse
 from xtcl.tasks.answers import Answer, NodeAnswer
 from xtcl.tasks.training_side import TrainingSide
 
-SPARSE_BELOW = 0.05  # Cora and CiteSeer have 0.01, PubMed 0.1, Photo and Computers 0.35
 SMOOTHING_HOPS = 10
 
 
@@ -147,10 +146,7 @@ class FixedRows:
 
     def __init__(self, x: Tensor) -> None:
         self.width = x.shape[1]
-        self.rows, self.columns = x, x.T
-        if torch.count_nonzero(x) < SPARSE_BELOW * x.numel():
-            with quiet_sparse():
-                self.rows, self.columns = x.to_sparse_csr(), x.T.contiguous().to_sparse_csr()
+        self.rows, self.columns = sparse_if_few(x), sparse_if_few(x.T)
 
     def times(self, weights: Tensor) -> Tensor:
         """The product [n, h] with `weights` [D, h], which alone have a gradient."""

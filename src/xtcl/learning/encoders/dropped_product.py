@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
@@ -23,13 +22,7 @@ def dropped_product(rows: Tensor, weight: Tensor, share: float, training: bool) 
     if not rows.is_cpu or rows.requires_grad or _density(rows) > SPARSE:
         return F.linear(dropout(rows, share, training), weight)
     with quiet_sparse():
-        found = rows.to_sparse_csr()
-        kept = torch.sparse_csr_tensor(
-            found.crow_indices(),
-            found.col_indices(),
-            dropout(found.values(), share, training),
-            size=rows.shape,
-        )
+        kept = dropout(rows.to_sparse_csr(), share, training)
         return sparse_product(kept, kept.t().to_sparse_csr(), weight.T)
 
 
