@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+import torch
 
 from xtcl.errors import UsageError
 from xtcl.relations.factors import cosine_rows
@@ -48,7 +49,8 @@ class PosteriorAgreement(Relation):
         known = view.labels.tobytes()
         if known not in self.posteriors:
             raise UsageError("There is no first fit with the labels of this view; make one.")
-        return cosine_rows(self.posteriors[known], view.device)
+        factors = torch.tensor(self.posteriors[known], dtype=torch.float32, device=view.device)
+        return cosine_rows(factors)
 
 
 def held_out_posteriors(

@@ -104,6 +104,7 @@ LINKS = (
     Row("first-plan", "the first plan only", lambda recipe: _one_plan(recipe, 0)),
     Row("second-plan", "the second plan only", lambda recipe: _one_plan(recipe, 1)),
     Row("no-early-stop", "the plan's own epochs", overall(stop_early=False)),
+    Row("no-signals", "pairs scored by their embeddings alone", overall(signals=False)),
     Row("no-candidates", "known links only", overall(candidate_weight=0.0)),
     Row("candidates-1", "candidates with weight 1", overall(candidate_weight=1.0)),
     Row("no-link-dropout", "all links pass messages", training(link_dropout=0.0)),

@@ -47,6 +47,7 @@ def relabelled(view: TrainingView, number: np.ndarray) -> TrainingView:
         adjacency=view.adjacency[number][:, number],
         labels=view.labels[number],
         shared={},
+        lasting={},
     )
 
 

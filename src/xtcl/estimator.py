@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import expit
 from sklearn.base import BaseEstimator
 from torch import nn
 
@@ -188,7 +189,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         answer = self._fitted().answer
         if isinstance(answer, NodeAnswer):
             return np.asarray(answer.probabilities[self._nodes(nodes_or_pairs)])
-        return np.asarray(self.head_.probability(self.embedding_, self._pairs(nodes_or_pairs)))
+        return np.asarray(expit(answer.score(self._pairs(nodes_or_pairs))))
 
     def decision_function(self, pairs: ArrayLike) -> np.ndarray:
         """Score of each pair [2, n]: the higher, the likelier a link."""

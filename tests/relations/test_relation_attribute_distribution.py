@@ -40,7 +40,9 @@ def test_equals_the_formula_with_negative_attributes(view: TrainingView) -> None
 
 @given(views(attributes=EXACT[1:]), st.integers(1, 3))
 def test_sparse_attributes_give_the_same_bits(view: TrainingView, hops: int) -> None:
-    sparse = dataclasses.replace(view, attributes=sp.csr_array(view.attributes), shared={})
+    sparse = dataclasses.replace(
+        view, attributes=sp.csr_array(view.attributes), shared={}, lasting={}
+    )
     rows = all_rows(AttributeDistribution(hops), view)
     np.testing.assert_array_equal(all_rows(AttributeDistribution(hops), sparse), rows)
 

@@ -27,6 +27,8 @@ def test_agrees_with_scikit_learn(view: TrainingView) -> None:
 
 @given(views(attributes=["counts", "signed", "some zero rows"]))
 def test_sparse_attributes_give_the_same_bits(view: TrainingView) -> None:
-    sparse = dataclasses.replace(view, attributes=sp.csr_array(view.attributes), shared={})
+    sparse = dataclasses.replace(
+        view, attributes=sp.csr_array(view.attributes), shared={}, lasting={}
+    )
     rows = all_rows(AttributeSimilarity(), view)
     np.testing.assert_array_equal(all_rows(AttributeSimilarity(), sparse), rows)

@@ -69,7 +69,7 @@ def test_a_row_has_the_same_bits_at_every_place_of_a_tile(columns: int) -> None:
     for count in (2, 5, 7, 10, 11, 13, 100):
         rng = np.random.default_rng(count)
         factors = rng.normal(size=(count, columns)).astype(np.float32)
-        compute = cosine_rows(factors, torch.device("cpu"))
+        compute = cosine_rows(torch.from_numpy(factors))
         everything = SimilarityRows(compute, torch.device("cpu"))(torch.arange(count))
         places = torch.from_numpy(rng.integers(count, size=64))
         assert torch.equal(compute(places), everything[places])
@@ -87,7 +87,7 @@ def test_values_are_numbers_from_0_to_1(relation: Relation, view: TrainingView) 
 @every_relation
 @given(view=views())
 def test_a_second_preparation_gives_the_same_bits(relation: Relation, view: TrainingView) -> None:
-    again = dataclasses.replace(view, shared={})
+    again = dataclasses.replace(view, shared={}, lasting={})
     np.testing.assert_array_equal(all_rows(relation, view), all_rows(relation, again))
 
 

@@ -5,11 +5,14 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from dense import dense_attributes
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import make_graph, make_view, views
 
 from xtcl.graph.graph import Graph
+from xtcl.relations.attribute_distribution import AttributeDistribution
+from xtcl.relations.attribute_similarity import AttributeSimilarity
 from xtcl.relations.pattern_rows import block_height, usable
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
@@ -129,3 +132,14 @@ def test_block_height_keeps_an_array_within_its_bytes(count: int) -> None:
 def test_a_sparse_view_keeps_its_attributes_sparse() -> None:
     graph = Graph.from_arrays(attributes=sp.csr_array(np.eye(4)), edges=[[0, 1], [1, 2]])
     assert sp.issparse(TrainingView.of(graph).attributes)
+
+
+def test_what_depends_on_attributes_alone_outlasts_hidden_links() -> None:
+    view = make_view(30, 0)
+    less = view.hiding_links(np.array([[0], [int(view.adjacency.indices[0])]]))
+    assert less.dense_attributes() is view.dense_attributes()
+    np.testing.assert_array_equal(view.dense_attributes().numpy(), dense_attributes(view))
+    by_links = AttributeDistribution()
+    assert by_links.on(less).compute is not by_links.on(view).compute
+    by_attributes = AttributeSimilarity()
+    assert by_attributes.on(less).compute is by_attributes.on(view).compute

@@ -223,7 +223,7 @@ def test_a_head_that_lacks_something(run: Path) -> None:
         content, description = path.read_bytes(), (run / "model" / "model.json").read_bytes()
         save_file({k: v for k, v in load_file(path).items() if k != name}, path)
         rewrite(run, lambda d: d["sha256"].update({path.name: _digest(path)}))
-        with pytest.raises(DataError, match=f"head lacks '{name}'"):
+        with pytest.raises(DataError, match=f"head lacks '{name.removeprefix('scorer.')}'"):
             XTCL.load(run)
         path.write_bytes(content)
         (run / "model" / "model.json").write_bytes(description)

@@ -75,7 +75,7 @@ def test_links_fit_first_on_fewer_links_with_every_plan_and_then_with_one() -> N
     assert isinstance(fitted.answer, LinkAnswer)
     np.testing.assert_array_equal(
         fitted.answer.score(side.negatives),
-        fitted.head.score(fitted.fitted.embedding, side.negatives),
+        fitted.head.score(fitted.fitted, side.negatives),
     )
 
 

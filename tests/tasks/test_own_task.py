@@ -11,6 +11,7 @@ from xtcl.graph.datasets import block_model
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.crossfit import Indicator
 from xtcl.tasks.choice import Choice
+from xtcl.tasks.fit import fit_task
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.own_task import OwnTask
 from xtcl.tasks.recipe import Plan
@@ -123,7 +124,7 @@ def test_there_is_no_head_and_no_answer() -> None:
     side = TrainingSide(GRAPH)
     assert task.fit_head(side, torch.zeros(60, 2), Choice(Plan()), 0) is None
     with pytest.raises(UsageError, match="has no head, so there is nothing to predict or score"):
-        task.answer(None, torch.zeros(60, 2), 3)
+        fit_task(side, task).answer  # noqa: B018 - asking is refused
 
 
 def test_tasks_by_name() -> None:

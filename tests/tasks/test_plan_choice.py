@@ -17,18 +17,21 @@ from xtcl.graph.datasets import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import link_split
 from xtcl.graph.node_split import node_split
+from xtcl.learning.encoders.joined import Joined
 from xtcl.learning.trainer import TrainingSettings
 from xtcl.learning.trainer import train as original_train
 from xtcl.learning.watch import Judge, Watch
 from xtcl.tasks import fit as fit_module
 from xtcl.tasks import pipeline
-from xtcl.tasks.choice import Choice, Train, Tried
+from xtcl.tasks.choice import Choice, Train
 from xtcl.tasks.fit import fit_task
+from xtcl.tasks.fitted import FittedEmbedding
 from xtcl.tasks.link_prediction import HIDDEN_SHARE, LinkPrediction
 from xtcl.tasks.link_scorer_choice import choose_scorer, cosine_judge, fit_chosen, hide_links
+from xtcl.tasks.link_signals import SignalHead
 from xtcl.tasks.metrics import auc
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.pipeline import FitOptions, find_positives, train_plan
+from xtcl.tasks.pipeline import FitOptions, find_positives, fit_sampler, train_plan
 from xtcl.tasks.recipe import Member, Plan, Recipe
 from xtcl.tasks.training_side import training_side
 
@@ -46,6 +49,13 @@ def plan_of(name: str) -> Plan:
     return Plan((Member({"name": name}, TrainingSettings(epochs=40)),))
 
 
+def planted(embedding: Tensor, plan: Plan | None = None, verdict: float = -1.0) -> FittedEmbedding:
+    """A fit with this embedding, on the graph without the hidden links."""
+    sampler = fit_sampler(LINKS.graph, LinkPrediction(), Recipe(crossfit=0), FitOptions())
+    nobody = np.zeros((80, 0), dtype=np.int64)
+    return FittedEmbedding(sampler, nobody, plan or Plan(), Joined([], []), embedding, (), verdict)
+
+
 class Planted:
     """A trial that gives planted embeddings, and remembers what it was asked."""
 
@@ -59,13 +69,13 @@ class Planted:
         """Note the graph."""
         self.graphs.append(graph)
 
-        def train(plan: Plan, judge: Judge | None, to_beat: float) -> Tried:
+        def train(plan: Plan, judge: Judge | None, to_beat: float) -> FittedEmbedding:
             self.judges.append(judge)
             self.to_beat.append(to_beat)
             (member,) = plan.members
             stopped = replace(member, training=replace(member.training, epochs=17))
             embedding = torch.from_numpy(self.embeddings[str(member.encoder["name"])])
-            return Tried(embedding, Plan((stopped,)), verdict=len(self.judges) / 10)
+            return planted(embedding, Plan((stopped,)), verdict=len(self.judges) / 10)
 
         return train
 
@@ -144,8 +154,7 @@ def test_the_plan_with_the_better_hidden_auc_wins(names: tuple[str, str]) -> Non
     assert found["good"] > found["bad"] + 0.1
     assert name_of(choice) == "good"
     assert choice.scorer is not None
-    assert choice.scorer.kind == scorers["good"].kind
-    np.testing.assert_array_equal(choice.scorer.weight_, scorers["good"].weight_)
+    np.testing.assert_equal(choice.scorer.scorer.to_tensors(), scorers["good"].to_tensors())
 
 
 def test_of_plans_that_do_equally_well_the_first_wins() -> None:
@@ -157,7 +166,8 @@ def test_one_plan_still_chooses_a_scorer() -> None:
     choice = Planted(only=CLASSES).choose("only")
     expected = choose_scorer(LINKS, CLASSES, SEED)
     assert choice.scorer is not None
-    assert (choice.scorer.kind, choice.scorer.strength_) == (expected.kind, expected.strength_)
+    chosen = choice.scorer.scorer
+    assert (chosen.kind, chosen.strength_) == (expected.kind, expected.strength_)
 
 
 def test_the_judge_is_the_auc_of_cosines_on_hidden_links() -> None:
@@ -218,11 +228,13 @@ def test_the_scorer_is_judged_on_the_trial_s_embedding_and_fitted_on_the_final_o
     assert choice.scorer is not None
     head = LinkPrediction().fit_head(SIDE, torch.from_numpy(NOISE), choice, SEED)
     expected = fit_chosen(choose_scorer(LINKS, CLASSES, SEED), SIDE, NOISE, SEED)
-    assert head.kind == expected.kind
-    np.testing.assert_array_equal(head.weight_, expected.weight_)
+    np.testing.assert_equal(head.scorer.to_tensors(), expected.to_tensors())
     pairs = SIDE.graph.edges[:, :7]
-    answer = LinkPrediction().answer(head, torch.from_numpy(NOISE), 0)
-    np.testing.assert_array_equal(answer.score(pairs), head.score(NOISE, pairs))
+    fitted = planted(torch.from_numpy(NOISE))
+    answer = LinkPrediction().answer(head, fitted, 0)
+    factor, plus = expected.log_odds_
+    odds = factor * expected.score(NOISE, pairs) + plus
+    np.testing.assert_allclose(answer.score(pairs), odds, rtol=1e-12)
 
 
 def test_a_head_without_a_scorer_is_refused() -> None:
@@ -245,7 +257,7 @@ def test_a_choice_survives_a_checkpoint(scored: bool) -> None:
         Member({"width": np.int64(8), "restart": 0.1}, TrainingSettings(anchors=None), 0.3),
         Member({}, TrainingSettings(temperature=0.1)),
     )
-    scorer = choose_scorer(LINKS, CLASSES, SEED) if scored else None
+    scorer = SignalHead.of(choose_scorer(LINKS, CLASSES, SEED)) if scored else None
     choice = Choice(Plan(members, 1.2), scorer)
     again = fit_module._choice(fit_module._tensors(choice))
     assert again.plan == choice.plan

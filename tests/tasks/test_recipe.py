@@ -111,6 +111,7 @@ PLANS = st.builds(
         stop_early=st.booleans(),
         doubt=FRACTIONS,
         sure=FRACTIONS,
+        signals=st.booleans(),
     )
 )
 def test_any_recipe_survives_a_file(recipe: Recipe) -> None:
@@ -193,11 +194,14 @@ def test_the_literal_recipe_is_the_paper_s() -> None:
         stop_early=True,
         doubt=0.5,
         sure=0.9,
+        signals=True,
     ).literal("gcn")
     assert recipe.positives == 7
     assert (recipe.crossfit, recipe.draws, recipe.link_draws) == (0, None, 0)
     assert (recipe.least_chance, recipe.candidate_weight) == (0.0, 1.0)
-    assert (recipe.stop_early, recipe.doubt, recipe.sure) == (False, 1.0, 1.0)
+    assert (recipe.doubt, recipe.sure) == (1.0, 1.0)
+    assert not recipe.stop_early
+    assert not recipe.signals
     assert recipe.sampler == SamplerSettings((0.99,), 0.0, sweeps=1, penalty=1.0, tie_break=None)
     ((member,),) = (plan.members for plan in recipe.plans)
     assert recipe.plans[0].attributes == 0.0

@@ -85,12 +85,6 @@ def test_a_head_that_is_often_wrong_is_no_teacher(accuracy: float) -> None:
     assert second_fit(head, rows, known, labels[known]) is head
 
 
-def test_nothing_is_surer_than_one() -> None:
-    rows, labels, known = blobs(spread=0.9)
-    head = first_fit(rows, labels, known)
-    assert second_fit(head, rows, known, labels[known], sure=1.0) is head
-
-
 def test_of_many_sure_answers_some_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, labels, known = blobs(spread=0.9)
     head = first_fit(rows, labels, known)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from xtcl.learning.rough_products import rough_products
 from xtcl.relations.pattern_rows import block_height
 
 
@@ -48,7 +48,7 @@ class _Contrast(torch.autograd.Function):
     def forward(
         ctx: Any, views: Tensor, pairs: tuple[Pair, ...], temperature: float, height: int
     ) -> Tensor:
-        with _rough_products():
+        with rough_products():  # cosines of three digits are enough for a softmax
             value, gradient = _in_blocks(views, pairs, temperature, height)
         ctx.save_for_backward(gradient)
         return value
@@ -57,21 +57,6 @@ class _Contrast(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None, None]:
         (gradient,) = ctx.saved_tensors
         return upstream * gradient, None, None, None
-
-
-@contextmanager
-def _rough_products() -> Iterator[None]:
-    """Matrix products with ten bits after the point (TF32) where a GPU offers them.
-
-    V^2 of them in every epoch are nearly all that ASP does; cosines of three digits are enough for
-    a softmax at its temperatures.
-    """
-    usual = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(usual)
 
 
 def _in_blocks(

@@ -39,7 +39,9 @@ def nearest_by_attributes(
     num_nodes, num_attributes = attributes.shape
     if num_attributes == 0 or num_nodes < 2:
         return torch.empty(2, 0, dtype=torch.long, device=device)
-    rows = (jaccard_rows if words and is_binary(attributes) else cosine_rows)(attributes, device)
+    dense = attributes.toarray() if sp.issparse(attributes) else np.asarray(attributes)
+    x = torch.tensor(dense, dtype=torch.float32, device=device)
+    rows = (jaccard_rows if words and is_binary(attributes) else cosine_rows)(x)
     nodes = torch.arange(num_nodes, device=device)
     lower_first = nodes.double() * (TIE_BREAK / num_nodes)
     arcs = []
@@ -59,13 +61,11 @@ def is_binary(attributes: Attributes) -> bool:
     return bool(np.isin(values, (0, 1)).all())
 
 
-def jaccard_rows(attributes: Attributes, device: torch.device) -> Rows:
-    """Words that two nodes share, as a share of those that either has; attributes are 0 or 1.
+def jaccard_rows(words: Tensor) -> Rows:
+    """Words that two nodes share, as a share of those that either has; `words` are 0 or 1.
 
     Numbers of words are whole, so the counts are exact on any device and in any block.
     """
-    dense = attributes.toarray() if sp.issparse(attributes) else np.asarray(attributes)
-    words = torch.tensor(dense, dtype=torch.float32, device=device)
     sizes = words.sum(dim=1)
 
     def compute(nodes: Tensor) -> Tensor:

@@ -40,4 +40,4 @@ class AttributeDistribution(Relation):
 
     def prepare(self, view: TrainingView) -> Rows:
         """The factors are the attributes summed over walks of k steps."""
-        return cosine_rows(spread(view.adjacency, view.attributes, self.hops), view.device)
+        return cosine_rows(spread(view.adjacency, view.dense_attributes(), self.hops))

@@ -56,7 +56,8 @@ class AttributeLabelDistribution(Relation):
         labelled = view.label_holders
         key = (self.name, self.hops, self.quantile, labelled.tobytes())
         above = view.once(key, lambda: self._above(view, labelled))
-        return cosine_rows(above @ view.one_hot_labels()[labelled], view.device)
+        counted = above @ view.one_hot_labels()[labelled]
+        return cosine_rows(torch.from_numpy(counted).to(view.device, torch.float32))
 
     def _above(self, view: TrainingView, labelled: np.ndarray) -> sp.csr_array:
         """Similarity of all nodes to `labelled` ones where it is above, a sparse matrix [V, L]."""

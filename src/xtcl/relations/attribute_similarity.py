@@ -33,4 +33,4 @@ class AttributeSimilarity(Relation):
 
     def prepare(self, view: TrainingView) -> Rows:
         """The factors are the attributes themselves."""
-        return cosine_rows(view.attributes, view.device)
+        return cosine_rows(view.dense_attributes())

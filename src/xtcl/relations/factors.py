@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from xtcl.relations.relation import Rows
-from xtcl.relations.view import Attributes
+from xtcl.relations.sparse import to_device
 
 
-def cosine_rows(factors: Attributes, device: torch.device) -> Rows:
+def cosine_rows(factors: Tensor) -> Rows:
     """cos(f_u, f_v) for all v, with negative values cut to 0 and zero rows similar to nothing.
 
     Cost: O(V D) memory for the factors, O(b V D) per block of b rows.
     """
-    dense = factors.toarray() if sp.issparse(factors) else np.asarray(factors)
-    rows = torch.nn.functional.normalize(torch.tensor(dense, dtype=torch.float32, device=device))
+    rows = torch.nn.functional.normalize(factors)
     # Zero columns change nothing, but without them a product of few columns with an odd number of
     # factors rounds differently at different places of a tile (seen with MKL for V < 12).
     rows = torch.nn.functional.pad(rows, (0, -rows.shape[1] % 16))
@@ -28,8 +26,9 @@ def cosine_rows(factors: Attributes, device: torch.device) -> Rows:
     return compute
 
 
-def spread(adjacency: sp.csr_array, values: Attributes, hops: int) -> Attributes:
-    """A^k M: `values` summed over all walks of length `hops`."""
+def spread(adjacency: sp.csr_array, values: Tensor, hops: int) -> Tensor:
+    """A^k M: `values` [V, D] summed over all walks of length `hops`."""
+    links = to_device(adjacency, values.device)
     for _ in range(hops):
-        values = adjacency @ values
+        values = links @ values
     return values

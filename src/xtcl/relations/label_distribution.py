@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+
 from xtcl.errors import UsageError
 from xtcl.relations.factors import cosine_rows, spread
 from xtcl.relations.relation import Relation, Rows
@@ -44,4 +46,5 @@ class LabelDistribution(Relation):
 
     def prepare(self, view: TrainingView) -> Rows:
         """The factors are the training labels summed over walks of k steps."""
-        return cosine_rows(spread(view.adjacency, view.one_hot_labels(), self.hops), view.device)
+        labels = torch.from_numpy(view.one_hot_labels()).to(view.device)
+        return cosine_rows(spread(view.adjacency, labels, self.hops))

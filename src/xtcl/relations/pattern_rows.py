@@ -31,6 +31,11 @@ class PatternRows:
             similarities = rows(nodes)
             yield similarities, levels(similarities, nodes, self.quantiles)
 
+    def similarities(self, nodes: Tensor) -> Iterator[Tensor]:
+        """Yield similarities [b, V] alone, relation by relation."""
+        nodes = nodes.to(self.device)
+        return (rows(nodes) for rows in self._rows)
+
     def blocks(self, nodes: Tensor, height: int) -> Iterator[Tensor]:
         """`nodes` in blocks of `height` rows, on the device."""
         return iter(torch.split(nodes.to(self.device), height))

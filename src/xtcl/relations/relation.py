@@ -41,7 +41,7 @@ class Relation(ABC):
         if foreign or LABELS in self.reads:
             compute = self.prepare(view)
         else:  # the same for all views that differ in labels only
-            compute = view.once(self, lambda: self.prepare(view))
+            compute = view.once(self, lambda: self.prepare(view), self.reads)
         return SimilarityRows(compute, view.device, self.name, view.num_nodes, foreign)
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
 from xtcl.graph.graph import Graph
 
@@ -24,7 +25,8 @@ class TrainingView:
 
     Cross-fitting makes views that hide more: `hiding_labels` and `hiding_links` return new views
     and leave this one as it is. `shared` keeps results that do not depend on the labels, so that
-    views which differ only in labels compute them once.
+    views which differ only in labels compute them once; `lasting` those that depend on nothing but
+    the attributes.
     """
 
     attributes: Attributes
@@ -34,6 +36,7 @@ class TrainingView:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     hidden_labels: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     shared: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    lasting: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -105,9 +108,25 @@ class TrainingView:
         remaining.eliminate_zeros()
         return replace(self, adjacency=remaining, shared={})
 
-    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """`compute()` the first time, its result afterwards. Only for results free of labels."""
-        if key not in self.shared:
-            self.shared[key] = compute()
-        result: T = self.shared[key]
+    def once(
+        self, key: Hashable, compute: Callable[[], T], reads: frozenset[str] = frozenset({LINKS})
+    ) -> T:
+        """`compute()` the first time, its result afterwards. Only for results free of labels.
+
+        `reads` says what of the view the result depends on.
+        """
+        kept = self.lasting if reads <= {ATTRIBUTES} else self.shared
+        if key not in kept:
+            kept[key] = compute()
+        result: T = kept[key]
         return result
+
+    def dense_attributes(self) -> Tensor:
+        """The attributes as a float32 matrix on the device."""
+
+        def compute() -> Tensor:
+            x = self.attributes
+            dense = x.toarray() if sp.issparse(x) else np.asarray(x)
+            return torch.tensor(dense, dtype=torch.float32, device=self.device)
+
+        return self.once("dense attributes", compute, frozenset({ATTRIBUTES}))

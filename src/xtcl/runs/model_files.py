@@ -31,9 +31,9 @@ from xtcl.relations.view import TrainingView
 from xtcl.sampling.patterns import PatternCounts
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks.fit import FittedTask
-from xtcl.tasks.link_head import LinkHead
+from xtcl.tasks.fitted import FittedEmbedding
+from xtcl.tasks.link_signals import SignalHead
 from xtcl.tasks.logistic_head import LogisticHead
-from xtcl.tasks.pipeline import FittedEmbedding
 from xtcl.tasks.plain import plain
 from xtcl.tasks.recipe import Plan, Recipe
 from xtcl.tasks.registry import TASKS, make_task
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from xtcl.estimator import XTCL
 
 SCHEMA = 3
-HEADS: dict[str, Any] = {"nodes": LogisticHead, "links": LinkHead}
+HEADS: dict[str, Any] = {"nodes": LogisticHead, "links": SignalHead}
 FILES = ("training_graph.npz", "encoder.safetensors", "tables.safetensors", "head.safetensors")
 
 

@@ -16,6 +16,7 @@ from xtcl.relations.thresholds import thresholds
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.findings import PairExplanation, PairSignal, RelationWeight
 from xtcl.sampling.fold import Fold
+from xtcl.sampling.pair_similarities import pair_similarities
 from xtcl.sampling.patterns import PatternCounts, check_code_fits, count_patterns
 from xtcl.sampling.positives import Positives, find_positives
 from xtcl.sampling.settings import SamplerSettings
@@ -165,6 +166,10 @@ class XGSampler:
             return None if name is None else names.index(name)
         relation = make_relation(name)
         return relation.on(self.view_) if relation.reads <= self.view_.evidence else None
+
+    def similarities(self, pairs: np.ndarray) -> np.ndarray:
+        """s_r(u, v) of pairs [2, n], float32 [n, R] in the order of `relations_`."""
+        return pair_similarities(self._fitted_rows(), pairs, self._height(self.view_))
 
     def explain(self, u: int, v: int) -> PairExplanation:
         """Which relations speak for v as a positive of u, and how loudly."""

@@ -13,11 +13,11 @@ from xtcl.graph.graph import Graph
 from xtcl.learning.checkpoint import NoCheckpoints
 from xtcl.learning.watch import Judge
 from xtcl.tasks.answers import Answer
-from xtcl.tasks.choice import Choice, Train, Tried
-from xtcl.tasks.link_head import LinkHead
+from xtcl.tasks.choice import Choice, Train
+from xtcl.tasks.fitted import FittedEmbedding
+from xtcl.tasks.link_signals import SignalHead
 from xtcl.tasks.pipeline import (
     FitOptions,
-    FittedEmbedding,
     Found,
     doubting,
     find_positives,
@@ -41,7 +41,7 @@ class FittedTask:
     @property
     def answer(self) -> Answer:
         """What the head says."""
-        return self.task.answer(self.head, self.fitted.embedding, self.num_classes)
+        return self.task.answer(self.head, self.fitted, self.num_classes)
 
 
 def fit_task(
@@ -64,9 +64,8 @@ def fit_task(
         own, found = on(training)
         own = replace(own, checkpoints=NoCheckpoints())  # a trial's training is not resumed
 
-        def train(plan: Plan, judge: Judge | None, to_beat: float) -> Tried:
-            fitted = train_plan(training, task, recipe, plan, found, own, judge, to_beat)
-            return Tried(fitted.embedding, fitted.plan, fitted.verdict)
+        def train(plan: Plan, judge: Judge | None, to_beat: float) -> FittedEmbedding:
+            return train_plan(training, task, recipe, plan, found, own, judge, to_beat)
 
         return train
 
@@ -101,6 +100,8 @@ def with_head(
         # False where nothing is known of one of them.
         if task.evidence(doubted.head) > task.evidence(chosen.head):
             chosen = doubted
+    if recipe.sure == 1:
+        return chosen
     embedding = chosen.fitted.embedding
     head = task.second_head(side, embedding, chosen.head, recipe, options.seed)
     return replace(chosen, head=head)
@@ -120,4 +121,4 @@ def _choice(tensors: dict[str, Tensor]) -> Choice:
         for name, tensor in tensors.items()
         if name.startswith("scorer.")
     }
-    return Choice(plan, LinkHead.from_tensors(scorer) if scorer else None)
+    return Choice(plan, SignalHead.from_tensors(scorer) if scorer else None)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 from torch import Tensor
 
 from xtcl.errors import DataError, UsageError
@@ -52,11 +51,13 @@ class LinkHead:
             return pair_scores(z, pairs, unit=self.kind == "cosine", device=device)
         return pair_scores(z, pairs, unit=True, weight=self.weight_, device=device) + self.bias_
 
-    def probability(self, z: Rows, pairs: ArrayLike) -> Floats:
-        """Chance of a link, where links are as common as among the pairs the head was fitted on."""
-        score = self.score(z, pairs)
-        log_odds = score if self.kind == "hadamard" else score * self.weight_[0] + self.bias_
-        return np.asarray(expit(log_odds))
+    @property
+    def log_odds_(self) -> tuple[float, float]:
+        """What turns a score into log-odds, where links are as common as among the pairs fitted.
+
+        A factor, and what is added.
+        """
+        return (1.0, 0.0) if self.kind == "hadamard" else (float(self.weight_[0]), self.bias_)
 
     def to_tensors(self) -> dict[str, NDArray[Any]]:
         """Everything as arrays, for a safetensors file; the kind as the bytes of its name."""
@@ -114,10 +115,10 @@ def fit_link_head(
     pairs = np.hstack(sides)
     if _checked_kind(kind) != "hadamard":
         scores = pair_scores(rows, pairs, unit=kind == "cosine")[:, None]
-        return _collapsed(kind, _only_fit(scores, labels, USUAL_STRENGTH, device))
+        return _link_head(kind, _only_fit(scores, labels, USUAL_STRENGTH, device))
     features = pair_features(rows, pairs)
     if len(strengths) == 1:
-        return _collapsed(kind, _only_fit(features, labels, strengths[0], device))
+        return _link_head(kind, _only_fit(features, labels, strengths[0], device))
     if validation is None:
         found = fit_logistic(
             features,
@@ -128,10 +129,10 @@ def fit_link_head(
             normalise=False,
             device=device,
         )
-        return _collapsed(kind, found)
+        return _link_head(kind, found)
     path = logistic_path(features, labels, strengths=strengths, normalise=False, device=device)
     # max keeps the first of equals, and the path starts with the strongest penalty.
-    return max((_collapsed(kind, head) for head in path), key=lambda h: _auc(h, rows, *validation))
+    return max((_link_head(kind, head) for head in path), key=lambda h: _auc(h, rows, *validation))
 
 
 def _auc(head: LinkHead, z: Rows, positives: ArrayLike, negatives: ArrayLike) -> float:
@@ -148,11 +149,14 @@ def _only_fit(
     return head
 
 
-def _collapsed(kind: str, head: LogisticHead) -> LinkHead:
+def collapsed(head: LogisticHead) -> tuple[Floats, float]:
     """Two classes and their centring as one weight vector: log-odds = <weight, x> + bias."""
     weight = (head.coef_[1] - head.coef_[0]) / head.scale_
-    bias = float(head.intercept_[1] - head.intercept_[0] - head.mean_ @ weight)
-    return LinkHead(kind, weight, bias, head.strength_)
+    return weight, float(head.intercept_[1] - head.intercept_[0] - head.mean_ @ weight)
+
+
+def _link_head(kind: str, head: LogisticHead) -> LinkHead:
+    return LinkHead(kind, *collapsed(head), head.strength_)
 
 
 def _at_most(pairs: Pairs, limit: int, rng: np.random.Generator, what: str) -> Pairs:

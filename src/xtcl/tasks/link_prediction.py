@@ -18,8 +18,9 @@ from xtcl.sampling.crossfit import link_folds
 from xtcl.sampling.fold import Fold
 from xtcl.tasks.answers import LinkAnswer
 from xtcl.tasks.choice import Choice, Trial
-from xtcl.tasks.link_head import LinkHead
+from xtcl.tasks.fitted import FittedEmbedding
 from xtcl.tasks.link_scorer_choice import choose_scorer, cosine_judge, fit_chosen, hide_links
+from xtcl.tasks.link_signals import SignalHead
 from xtcl.tasks.recipe import Member, Plan, Recipe
 from xtcl.tasks.task import Task
 from xtcl.tasks.training_side import TrainingSide
@@ -49,7 +50,7 @@ PLANS = {
 
 
 class LinkPrediction(Task):
-    """I_t(u, v) = 1 where (u, v) is a link; a scorer of pairs; area under the ROC curve."""
+    """I_t(u, v) = 1 where (u, v) is a link; signals of pairs; area under the ROC curve."""
 
     name: ClassVar[str] = "links"
     metric: ClassVar[str] = "auc"
@@ -67,6 +68,7 @@ class LinkPrediction(Task):
             candidate_weight=0.3,
             plans=PLANS.get(encoder, (Plan((Member({}, GENTLE),)),)),
             stop_early=True,
+            signals=True,
         )
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
@@ -98,11 +100,13 @@ class LinkPrediction(Task):
         for plan in recipe.plans:
             tried = train(plan, judge, max(verdicts))
             scorer = choose_scorer(links, tried.embedding, seed)
-            found = links.judge(scorer, tried.embedding)
-            choices.append((found, Choice(tried.plan, scorer)))
+            choices.append((links.judge(scorer, tried.embedding), tried, scorer))
             verdicts.append(tried.verdict)
         # max keeps the first of equals, and the plan listed first is the usual one.
-        return max(choices, key=lambda choice: choice[0])[1]
+        _, best, scorer = max(choices, key=lambda choice: choice[0])
+        if not recipe.signals:
+            return Choice(best.plan, SignalHead.of(scorer))
+        return Choice(best.plan, SignalHead.fit(best, scorer, *links.hidden, seed=seed))
 
     def fit_head(
         self,
@@ -110,12 +114,13 @@ class LinkPrediction(Task):
         embedding: Tensor,
         choice: Choice,
         seed: int,
-    ) -> LinkHead:
-        """The chosen scorer, fitted on all links."""
+    ) -> SignalHead:
+        """The chosen scorer, fitted on all links, with the weights that hidden links gave."""
         if choice.scorer is None:
             raise UsageError("Link prediction chooses a scorer before its head is fitted.")
-        return fit_chosen(choice.scorer, side, embedding, seed)
+        scorer = fit_chosen(choice.scorer.scorer, side, embedding, seed)
+        return choice.scorer.around(scorer)
 
-    def answer(self, head: LinkHead, embedding: Tensor, num_classes: int) -> LinkAnswer:
+    def answer(self, head: SignalHead, fitted: FittedEmbedding, num_classes: int) -> LinkAnswer:
         """Scores of pairs."""
-        return LinkAnswer(lambda pairs: head.score(embedding, pairs))
+        return LinkAnswer(lambda pairs: head.score(fitted, pairs))

@@ -14,6 +14,7 @@ from xtcl.sampling.crossfit import label_folds
 from xtcl.sampling.fold import Fold
 from xtcl.tasks.answers import NodeAnswer
 from xtcl.tasks.choice import Choice
+from xtcl.tasks.fitted import FittedEmbedding
 from xtcl.tasks.logistic_head import LogisticHead, fit_logistic
 from xtcl.tasks.recipe import Member, Plan, Recipe
 from xtcl.tasks.rows import take_rows
@@ -111,6 +112,6 @@ class NodeClassification(Task):
         """
         return head.cv_likelihood_
 
-    def answer(self, head: LogisticHead, embedding: Tensor, num_classes: int) -> NodeAnswer:
+    def answer(self, head: LogisticHead, fitted: FittedEmbedding, num_classes: int) -> NodeAnswer:
         """Class probabilities."""
-        return NodeAnswer(head.predict_proba(embedding, num_classes))
+        return NodeAnswer(head.predict_proba(fitted.embedding, num_classes))

@@ -14,6 +14,7 @@ from xtcl.sampling.crossfit import Indicator, label_folds
 from xtcl.sampling.fold import Fold
 from xtcl.tasks.answers import NodeAnswer
 from xtcl.tasks.choice import Choice
+from xtcl.tasks.fitted import FittedEmbedding
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.recipe import Recipe
 from xtcl.tasks.training_side import TrainingSide
@@ -68,7 +69,7 @@ class OwnTask(NodeClassification):
         """No head: the task defines no answer."""
         return None
 
-    def answer(self, head: object, embedding: Tensor, num_classes: int) -> NodeAnswer:
+    def answer(self, head: object, fitted: FittedEmbedding, num_classes: int) -> NodeAnswer:
         """Refuse: nothing can be predicted or scored."""
         raise UsageError(
             "A task of your own has no head, so there is nothing to predict or score: use "

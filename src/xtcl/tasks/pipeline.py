@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from xtcl.graph.graph import Graph
 from xtcl.learning.checkpoint import NoCheckpoints
@@ -24,11 +24,10 @@ from xtcl.relations.view import TrainingView
 from xtcl.sampling.patterns import PatternCounts
 from xtcl.sampling.positives import Positives
 from xtcl.sampling.xgsampler import XGSampler
+from xtcl.tasks.fitted import NOTHING, FittedEmbedding
 from xtcl.tasks.recipe import Plan, Recipe
 from xtcl.tasks.task import Task
 from xtcl.tasks.training_side import TrainingSide
-
-NOTHING = float("-inf")
 
 
 @dataclass(frozen=True)
@@ -63,23 +62,6 @@ class Found(NamedTuple):
         share = float(likely.mean()) if len(likely) else 0.0
         nodes = candidates.likely(recipe.least_chance).nodes
         return cls(sampler, nodes, max(share, 1 / recipe.positives))
-
-
-@dataclass(frozen=True)
-class FittedEmbedding:
-    """What a fit leaves: the sampler, its positives, the trained encoder and the embeddings.
-
-    `plan` is the one followed, with the epochs that were trained; `losses` has a curve for each of
-    its members. `verdict` is the best of the judge, if there was one, on the last of them.
-    """
-
-    sampler: XGSampler
-    positives: np.ndarray
-    plan: Plan
-    encoder: Joined
-    embedding: Tensor
-    losses: tuple[tuple[float, ...], ...]
-    verdict: float = NOTHING
 
 
 def fit_sampler(training: Graph, task: Task, recipe: Recipe, options: FitOptions) -> XGSampler:

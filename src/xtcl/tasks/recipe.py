@@ -73,7 +73,8 @@ class Recipe:
     there, others the first. With `stop_early` the hidden part says how many epochs to train, too.
     Where labels held out of the head are likelier with less of what was learned beside the
     attributes, the trust in it is multiplied by `doubt` (1: never). Answers of the head with a
-    chance above `sure` are labels for a second fit of it (1: never).
+    chance above `sure` are labels for a second fit of it (1: never). With `signals`, hidden links
+    say how much degrees and relations count beside the embeddings in the score of a pair.
     """
 
     sampler: SamplerSettings = field(default_factory=SamplerSettings)
@@ -87,6 +88,7 @@ class Recipe:
     stop_early: bool = False
     doubt: float = 1.0
     sure: float = 1.0
+    signals: bool = False
 
     def __post_init__(self) -> None:
         if not self.plans:

@@ -41,7 +41,7 @@ def second_fit(
     out of it, or of which this is not known, stays as it is. What a head says of held-out rows is
     that of its first fit. Cost: a prediction of all rows, and a fit of up to MOST_ROWS more.
     """
-    if sure >= 1 or not head.cv_accuracy_ >= MOSTLY_RIGHT:
+    if not head.cv_accuracy_ >= MOSTLY_RIGHT:
         return head
     rows = checked_rows(embedding, "The embedding", device)
     chances = head.predict_proba(rows)

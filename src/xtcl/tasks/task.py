@@ -16,6 +16,7 @@ from xtcl.relations.view import TrainingView
 from xtcl.sampling.fold import Fold
 from xtcl.tasks.answers import Answer
 from xtcl.tasks.choice import Choice, Trial
+from xtcl.tasks.fitted import FittedEmbedding
 from xtcl.tasks.recipe import Recipe
 from xtcl.tasks.training_side import TrainingSide
 
@@ -79,5 +80,5 @@ class Task(ABC):
         return math.nan
 
     @abstractmethod
-    def answer(self, head: Any, embedding: Tensor, num_classes: int) -> Answer:
+    def answer(self, head: Any, fitted: FittedEmbedding, num_classes: int) -> Answer:
         """What the head says about all nodes, or about any pairs."""
