@@ -36,7 +36,7 @@ GENTLE = TrainingSettings(
     temperature=0.1,
     link_dropout=0.5,
 )
-SHARP = replace(GENTLE, epochs=300, learning_rate=1e-3, temperature=0.05, link_dropout=0.3)
+SHARP = replace(GENTLE, epochs=150, temperature=0.05, link_dropout=0.3)
 PLANS = {
     "gcn": (
         Plan((Member({"width": 512, "hops": 1, "dropout": 0.7}, GENTLE),)),
