@@ -73,6 +73,21 @@ def test_the_page_says_who_is_first_and_by_how_much(tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "table-nodes.svg").read_text()
 
 
+def test_seconds_of_another_machine_do_not_count(tmp_path: Path) -> None:
+    elsewhere = {"gpu": "a GPU", "cpu": "another", "threads": 8}
+    moved = [
+        replace(record, hardware=elsewhere)
+        if record.what["method"] == "logistic" or record.what["seed"] == 4
+        else record
+        for record in records()
+    ]
+    page = draw_experiment(NodeTable(), moved, tmp_path).read_text()
+    assert "| GCN | 3.5 | 2.0 |" in page
+    assert f"| Attributes + LR | {DASH} | {DASH} |" in page
+    assert "| median of all others | 3.5 | 2.0 |" in page
+    assert row(page, "Attributes + LR") == ["60.50 ± 0.50 (2)", DASH]  # figures do
+
+
 def test_a_quick_page_says_that_it_is_one(tmp_path: Path) -> None:
     part = [replace(record, what=record.what | {"nodes": 500}) for record in records()]
     page = draw_experiment(NodeTable(), part, tmp_path).read_text()

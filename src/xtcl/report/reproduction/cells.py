@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +18,10 @@ SIGNIFICANT = 0.05
 
 @dataclass(frozen=True)
 class Cell:
-    """The figure and the seconds of every seed of one system on one data set."""
+    """The figure of every seed of one system on one data set, and the seconds of its fit.
+
+    Seconds are there for runs on the usual machine only: those of another do not compare.
+    """
 
     figures: dict[int, float]
     seconds: dict[int, float]
@@ -39,12 +44,19 @@ Cells = dict[tuple[str, str], Cell]
 def gather(records: Sequence[Record]) -> Cells:
     """The cells of a comparison."""
     cells: Cells = {}
+    machines = Counter(_machine(record) for record in records)
+    usual = machines.most_common(1)[0][0] if machines else None
     for record in records:
         place = record.what["dataset"], record.what["method"]
         cell = cells.setdefault(place, Cell({}, {}))
         cell.figures[record.what["seed"]] = record.found["figure"]
-        cell.seconds[record.what["seed"]] = record.found["seconds"]
+        if _machine(record) == usual:
+            cell.seconds[record.what["seed"]] = record.found["seconds"]
     return cells
+
+
+def _machine(record: Record) -> str:
+    return json.dumps(record.hardware, sort_keys=True)
 
 
 def ranking(cells: Cells, dataset: str) -> list[str]:

@@ -49,7 +49,7 @@ def draw_comparison(experiment: Comparison, records: Sequence[Record], folder: P
         "First against second:",
         table(["data set", "first", "second", "difference", "p"], _tests(cells, datasets)),
         *([] if _part(records) else _beside_the_paper(experiment, cells, datasets, methods)),
-        "## Seconds of a fit, median over splits",
+        "## Seconds of a fit, median over splits on the machine that made most runs",
         table(
             ["", *datasets],
             [
@@ -123,7 +123,7 @@ def _difference(experiment: Comparison, cells: Cells, dataset: str, method: str)
 
 
 def _seconds(cell: Cell | None) -> str:
-    return DASH if cell is None else f"{_usual(cell):.1f}"
+    return DASH if cell is None or not cell.seconds else f"{_usual(cell):.1f}"
 
 
 def _usual(cell: Cell) -> float:
@@ -136,7 +136,7 @@ def _others(cells: Cells, dataset: str, methods: Container[str]) -> str:
     others = [
         _usual(cell)
         for (where, method), cell in cells.items()
-        if where == dataset and method in methods and not method.startswith("xtcl")
+        if where == dataset and method in methods and not method.startswith("xtcl") and cell.seconds
     ]
     return f"{np.median(others):.1f}" if others else DASH
 
