@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torch_geometric.nn import GATConv
 
-from xtcl.baselines.supervised import Supervised, SupervisedSettings
+from xtcl.baselines.supervised import LINKS, Supervised, SupervisedSettings
 
 HEADS = 8
 TUNED = SupervisedSettings(
@@ -76,18 +76,7 @@ class GAT(Supervised):
             epochs=200,
             attention_dropout=0.6,
         ),
-        "links": SupervisedSettings(
-            hidden=0,
-            dropout=0.5,
-            learning_rate=0.001,
-            weight_decay=0.0,
-            epochs=20,
-            width=256,
-            perceptron=True,
-            batch=4096,
-            least_steps=100,
-            layers=1,
-        ),
+        "links": LINKS,
     }
 
     published: ClassVar[dict[tuple[str, str], SupervisedSettings]] = {

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from xtcl.baselines.supervised import Supervised, SupervisedSettings
+from xtcl.baselines.supervised import LINKS, Supervised, SupervisedSettings
 from xtcl.learning.encoders.dropped_product import dropped_product
 from xtcl.learning.encoders.propagation import Propagation
 
@@ -98,18 +98,7 @@ class GCN(Supervised):
         "nodes": SupervisedSettings(
             hidden=64, dropout=0.5, learning_rate=0.01, weight_decay=5e-4, epochs=200
         ),
-        "links": SupervisedSettings(
-            hidden=0,
-            dropout=0.5,
-            learning_rate=0.001,
-            weight_decay=0.0,
-            epochs=20,
-            width=256,
-            perceptron=True,
-            batch=4096,
-            least_steps=100,
-            layers=1,
-        ),
+        "links": LINKS,
     }
 
     def network(self, in_features: int, width: int, settings: SupervisedSettings) -> nn.Module:

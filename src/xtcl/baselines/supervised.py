@@ -62,6 +62,21 @@ class SupervisedSettings:
         return PairPerceptron(self.width, self.dropout) if self.perceptron else None
 
 
+LINKS = SupervisedSettings(
+    hidden=0,
+    dropout=0.5,
+    learning_rate=0.001,
+    weight_decay=0.0,
+    epochs=20,
+    width=256,
+    perceptron=True,
+    batch=4096,
+    least_steps=100,
+    layers=1,
+)
+"""One layer under a perceptron, for GCN and GAT alike; `GCN` has the figures behind it."""
+
+
 def train_supervised(
     make_network: Callable[[], nn.Module],
     x: Tensor,
