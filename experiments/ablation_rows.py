@@ -63,6 +63,7 @@ SHARED = (
 NODES = (
     *SHARED,
     Row("base-0", "base score 0 and one sweep", sampler(base_score=0.0, sweeps=1)),
+    Row("no-prior", "nothing believed of relations beforehand", sampler(prior_pairs=0)),
     Row("ties-by-chance", "ties between candidates broken by chance", sampler(tie_break=None)),
     Row("all-candidates", "no least chance, full trust", overall(least_chance=0.0)),
     Row("full-trust", "the least chance, but full trust", fit=fit_in_full_trust),

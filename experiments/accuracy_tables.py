@@ -85,7 +85,12 @@ def read_cell(runs: Path, dataset: str, method: str) -> Record | None:
         "stderr": standard_error(figures),
         "runs": figures,
         "seeds": seeds,
-        "seconds": [record["found"]["seconds"] for record in records],
+        # Seconds of another machine than the first do not compare.
+        "seconds": [
+            record["found"]["seconds"]
+            for record in records
+            if record["hardware"] == records[0]["hardware"]
+        ],
         "hardware": records[0]["hardware"],
     }
 

@@ -265,6 +265,7 @@ def test_nothing_comes_before_fit() -> None:
         (SamplerSettings(sweeps=0), "sweeps=0"),
         (SamplerSettings(penalty=-1.0), "penalty=-1.0"),
         (SamplerSettings(penalty=math.nan), "penalty=nan"),
+        (SamplerSettings(prior_pairs=-1), "prior_pairs=-1"),
         (SamplerSettings(tie_break="linc"), "linc.*link"),
     ],
 )
@@ -288,4 +289,4 @@ def test_other_bad_wishes_are_refused_in_a_sentence() -> None:
 
 
 def test_paper_settings() -> None:
-    assert SamplerSettings.paper() == SamplerSettings((0.99,), 0.0, 1, 1.0, None)
+    assert SamplerSettings.paper() == SamplerSettings((0.99,), 0.0, 1, 1.0, 0, None)

@@ -99,6 +99,7 @@ PLANS = st.builds(
             base_score=st.just("prior") | FRACTIONS,
             sweeps=COUNTS,
             penalty=FRACTIONS,
+            prior_pairs=COUNTS,
             tie_break=st.none() | st.just("link"),
         ),
         crossfit=COUNTS,
@@ -202,7 +203,7 @@ def test_the_literal_recipe_is_the_paper_s() -> None:
     assert (recipe.doubt, recipe.sure) == (1.0, 1.0)
     assert not recipe.stop_early
     assert not recipe.signals
-    assert recipe.sampler == SamplerSettings((0.99,), 0.0, sweeps=1, penalty=1.0, tie_break=None)
+    assert recipe.sampler == SamplerSettings((0.99,), 0.0, sweeps=1, prior_pairs=0, tie_break=None)
     ((member,),) = (plan.members for plan in recipe.plans)
     assert recipe.plans[0].attributes == 0.0
     training = member.training

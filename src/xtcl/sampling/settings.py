@@ -16,19 +16,22 @@ class SamplerSettings:
 
     With `base_score="prior"` the fit starts from the log-odds of a match, steps may not overshoot,
     and constants are kept out of the weights; with a number it starts there, and steps and weights
-    stay as they come.
+    stay as they come. Every relation starts with `prior_pairs` of its own, half of them alike
+    (`with_prior`): with few labels most relations are above for no counted pair, and would weigh
+    nothing.
     """
 
     quantiles: tuple[float, ...] = PAPER_QUANTILES
     base_score: float | str = "prior"
     sweeps: int = 30
     penalty: float = 1.0
+    prior_pairs: int = 10
     tie_break: str | None = "attribute-distribution"
 
     @classmethod
     def paper(cls) -> SamplerSettings:
-        """One threshold, start from 0, one pass, ties by chance."""
-        return cls(PAPER_QUANTILES, base_score=0.0, sweeps=1, penalty=1.0, tie_break=None)
+        """One threshold, start from 0 with nothing believed, one pass, ties by chance."""
+        return cls(PAPER_QUANTILES, base_score=0.0, sweeps=1, prior_pairs=0, tie_break=None)
 
     def checked(self) -> SamplerSettings:
         """These settings, or an error that names the one that cannot be used."""
@@ -42,6 +45,8 @@ class SamplerSettings:
             raise UsageError(f"sweeps={self.sweeps} must be at least 1.")
         if not self.penalty >= 0:
             raise UsageError(f"penalty={self.penalty} must not be negative.")
+        if self.prior_pairs < 0:
+            raise UsageError(f"prior_pairs={self.prior_pairs} must not be negative.")
         if self.tie_break is not None:
             make_relation(self.tie_break)
         return self

@@ -75,6 +75,21 @@ def prior_log_odds(counts: np.ndarray) -> float:
     return float(np.log((matches + 0.5) / (others + 0.5)))
 
 
+def with_prior(
+    levels: np.ndarray, counts: np.ndarray, level: int, pairs: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Patterns and counts with `pairs` more for each relation, half of them alike.
+
+    They are at `level` of this relation and below all others: what is believed of a relation before
+    any pair has been seen, and soon forgotten once they are many.
+    """
+    if not pairs:
+        return levels, counts
+    alone = level * np.eye(levels.shape[1], dtype=levels.dtype)
+    halves = np.full((len(alone), 2), pairs / 2)
+    return np.concatenate([levels, alone]), np.concatenate([counts, halves])
+
+
 def precision(levels: np.ndarray, counts: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
     """P(I_t = 1 | the relation is at `level`) and the number of such pairs, for each relation."""
     at_level = (levels == level).astype(np.int64)

@@ -27,6 +27,7 @@ from xtcl.sampling.stumps import (
     prior_log_odds,
     sigmoid,
     training_order,
+    with_prior,
 )
 
 
@@ -108,9 +109,9 @@ class XGSampler:
         precisions, support = precision(digits, counts, top)
         order = training_order(precisions, support)
         base = settings.base_score
+        believed = with_prior(digits, counts, top, settings.prior_pairs)
         stumps = fit_stumps(
-            digits,
-            counts,
+            *believed,
             num_levels=top + 1,
             order=order,
             base=prior_log_odds(counts) if isinstance(base, str) else float(base),
@@ -118,7 +119,7 @@ class XGSampler:
             penalty=settings.penalty,
             guarded=isinstance(base, str),
         )
-        self.stumps_ = stumps.centred(digits, counts) if isinstance(base, str) else stumps
+        self.stumps_ = stumps.centred(*believed) if isinstance(base, str) else stumps
         self.relation_weights_ = tuple(
             RelationWeight(
                 relation=self.relations_[r].name,
