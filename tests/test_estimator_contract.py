@@ -50,6 +50,7 @@ GIVEN: dict[str, Any] = {
     "use_labels": True,
     "device": "cpu",
     "memory": "8GB",
+    "store": "relations",
     "random_state": 5,
     "progress": Progress(),
 }
