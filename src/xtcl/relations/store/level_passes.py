@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import numpy as np
 from torch import Tensor
@@ -38,8 +38,12 @@ def levels_over(
         with closing(StoredLevels(store, stored, computed, chosen)) as read:
             yield read
     elif np.array_equal(some, nodes):
-        with store.writing(*key, chosen) as writer:
-            yield RecordedLevels(writer, computed)
+        with ExitStack() as stack:
+            writer = stack.enter_context(store.writing(*key, chosen))
+            recorded = RecordedLevels(writer, computed)
+            yield recorded
+            with recorded.forgiving():
+                stack.close()
     else:
         yield computed
 
@@ -84,7 +88,7 @@ class StoredLevels:
 
 
 class RecordedLevels:
-    """Levels that are computed and written as they pass by."""
+    """Levels that are computed and written as they pass by, for as long as writing goes well."""
 
     def __init__(self, writer: PairsWriter, computed: ComputedLevels) -> None:
         self._writer: PairsWriter | None = writer
@@ -99,13 +103,19 @@ class RecordedLevels:
         similarities, levels = self._computed.both(nodes)
         if self._writer is not None:
             rows = AboveRows.of_block(nodes, similarities, levels)
-            try:
+            with self.forgiving():
                 self._writer.append(nodes.cpu().numpy(), rows)
-            except OSError as trouble:  # a full disk is no reason to lose the fit
-                warnings.warn(
-                    f"Relation '{self._computed.relation.name}' is computed but not kept: the "
-                    f"relation store cannot be written to ({trouble}). Make room for it.",
-                    stacklevel=2,
-                )
-                self._writer = None
         return similarities, levels
+
+    @contextmanager
+    def forgiving(self) -> Iterator[None]:
+        """Go on without the store where it cannot be written to: a full disk must not end a fit."""
+        try:
+            yield
+        except OSError as trouble:
+            self._writer = None
+            warnings.warn(
+                f"Relation '{self._computed.relation.name}' is computed but not kept: the relation "
+                f"store cannot be written to ({trouble}). Make room for it.",
+                stacklevel=4,
+            )

@@ -74,12 +74,12 @@ class PairsWriter:
                 f"The relation store was given rows of {len(nodes)} nodes that are not the next "
                 f"ones after the first {self.done}: give every node's row once, in order."
             )
-        self.done += len(nodes)
         gap = AboveRows.empty(self._pending.end, rows.first)
         self._pending = AboveRows.concatenate([self._pending, gap, rows])
         while len(self._pending.nodes) >= GROUP_PAIRS:
             fitting = np.searchsorted(self._pending.start, GROUP_PAIRS, side="right") - 1
             self._flush(self._pending.first + max(int(fitting), 1))
+        self.done += len(nodes)  # only now: rows that could not be written did not come
 
     def close(self) -> None:
         """Write what is left, and the metadata."""

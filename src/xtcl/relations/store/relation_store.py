@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -74,7 +75,7 @@ class RelationStore:
         stored = self._opened(path)
         if stored is not None:
             with suppress(OSError):  # a store that may only be read serves all the same
-                path.touch()
+                os.utime(path)  # not touch, which makes an empty file where it was just removed
         return stored
 
     def put(
