@@ -43,7 +43,7 @@ class AboveRows:
         place, partner = torch.nonzero(levels, as_tuple=True)
         asked = nodes.cpu().numpy()
         lengths = np.zeros(asked[-1] - asked[0] + 1, dtype=np.int64)
-        lengths[asked - asked[0]] = torch.count_nonzero(levels, dim=1).cpu().numpy()
+        lengths[asked - asked[0]] = torch.bincount(place, minlength=len(asked)).cpu().numpy()
         return cls(
             int(asked[0]),
             _starts(lengths),
