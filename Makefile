@@ -33,6 +33,7 @@ test: lint
 bench: .venv/dev
 	$(BIN)/python benchmarks/sampler_vs_xgboost.py
 	$(BIN)/python benchmarks/fit.py
+	$(BIN)/python benchmarks/warm_store.py --datasets cora
 
 clean:
 	rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

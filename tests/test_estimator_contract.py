@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError as SklearnNotFitted
 from sklearn.utils.validation import check_is_fitted
 from small_runs import judged_recipe, small_graph, small_model, small_split
-from torch import nn
+from torch import Tensor, nn
 
 from xtcl.errors import NotFittedError
 from xtcl.estimator import XTCL
@@ -24,6 +25,8 @@ from xtcl.graph.node_split import NodeSplit
 from xtcl.memory import rows_within
 from xtcl.progress import Progress
 from xtcl.relations.pagerank import PageRank
+from xtcl.relations.relation import SimilarityRows
+from xtcl.relations.store import RelationStore
 from xtcl.tasks.fit import fit_task
 from xtcl.tasks.own_task import OwnTask
 from xtcl.tasks.pipeline import FitOptions
@@ -50,6 +53,7 @@ GIVEN: dict[str, Any] = {
     "use_labels": True,
     "device": "cpu",
     "memory": "8GB",
+    "store": "relations",
     "random_state": 5,
     "progress": Progress(),
 }
@@ -235,6 +239,34 @@ def _smallest_budget(graph: Graph, width: int) -> int:
         else:
             high = middle
     return high
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_a_store_gives_the_same_result(task: str, tmp_path: Path) -> None:
+    graph = small_graph()
+    split = small_split(graph, task)
+    plain = result_of(small_model(task).fit(graph, split))
+    for store in (tmp_path / "s", str(tmp_path / "s"), RelationStore(tmp_path / "s", limit=10**9)):
+        assert_same(plain, result_of(small_model(task, store=store).fit(graph, split)))
+
+
+def test_a_second_fit_with_another_encoder_computes_only_what_breaks_ties(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = small_graph()
+    split = small_split(graph, "nodes")
+    first = small_model(store=tmp_path).fit(graph, split)
+    computed = set()
+    original = SimilarityRows.__call__
+
+    def noted(rows: SimilarityRows, nodes: Tensor) -> Tensor:
+        computed.add(rows.name)
+        return original(rows, nodes)
+
+    monkeypatch.setattr(SimilarityRows, "__call__", noted)
+    second = small_model(encoder="gat", store=tmp_path).fit(graph, split)
+    assert computed == {"attribute-distribution"}
+    np.testing.assert_array_equal(first.positives_, second.positives_)
 
 
 @pytest.mark.parametrize("task", ["nodes", "links"])

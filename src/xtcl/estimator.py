@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from xtcl.memory import parse_memory, rows_within
 from xtcl.progress import Progress
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation
+from xtcl.relations.store.relation_store import RelationStore
 from xtcl.sampling.findings import PairExplanation, RelationWeight
 from xtcl.tasks.answers import LinkAnswer, NodeAnswer
 from xtcl.tasks.fit import FittedTask, fit_task
@@ -63,6 +65,8 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
     device : "auto", "cpu", "cuda", ...
     memory : amount such as "4GB", or None
         Kept by working in smaller blocks; the result does not change.
+    store : folder, RelationStore or None
+        Where the relations' above pairs are kept for the next fit; the result does not change.
     random_state : int
         Seeds everything. Global random states are not touched.
     progress : Progress or None
@@ -109,6 +113,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         use_labels: bool = False,
         device: str = "auto",
         memory: str | int | None = None,
+        store: str | PathLike[str] | RelationStore | None = None,
         random_state: int = 0,
         progress: Progress | None = None,
     ) -> None:
@@ -130,6 +135,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         self.use_labels = use_labels
         self.device = device
         self.memory = memory
+        self.store = store
         self.random_state = random_state
         self.progress = progress
 
@@ -154,6 +160,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
             seed=int(self.random_state),
             device=pick_device(self.device),
             block_rows=self.block_rows(side.graph),
+            store=self._relation_store(),
             progress=self.progress or Progress(),
             checkpoints=checkpoints or NoCheckpoints(),
         )
@@ -280,6 +287,12 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
             return None
         width = max(plan.width(graph.num_attributes) for plan in self.resolved_recipe().plans)
         return rows_within(parse_memory(self.memory), graph, width)
+
+    def _relation_store(self) -> RelationStore | None:
+        given = self.store
+        if given is None or isinstance(given, RelationStore):
+            return given
+        return RelationStore(Path(given))
 
     def _nodes(self, nodes: ArrayLike | None) -> np.ndarray:
         count = len(self.embedding_)

@@ -130,6 +130,22 @@ def test_memory_changes_nothing_but_its_own_entry(graph_file: Path, tmp_path: Pa
     assert {name for name in a if a[name] != b[name]} == {"model/model.json"}
 
 
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_a_store_changes_nothing(graph_file: Path, tmp_path: Path, task: str) -> None:
+    assert fit(graph_file, tmp_path / "plain", "--task", task).exit_code == 0
+    store = ("--task", task, "--store", str(tmp_path / "store"), "--store-limit", "1GB")
+    for run in ("cold", "warm"):
+        assert fit(graph_file, tmp_path / run, *store).exit_code == 0
+        assert comparable(tmp_path / run) == comparable(tmp_path / "plain")
+    assert list((tmp_path / "store").glob("*.parquet"))
+
+
+def test_a_limit_needs_a_store(graph_file: Path, tmp_path: Path) -> None:
+    result = fit(graph_file, tmp_path / "run", "--store-limit", "1GB")
+    assert result.exit_code == 2
+    assert "name it with --store" in result.stderr
+
+
 def test_compare_scores_others_on_the_same_split(graph_file: Path, tmp_path: Path) -> None:
     result = fit(graph_file, tmp_path / "run", "--compare", "logistic, gcn,", "--json")
     assert result.exit_code == 0, result.stderr

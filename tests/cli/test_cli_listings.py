@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from small_runs import small_graph
 from typer.testing import CliRunner
 
 import xtcl
 from xtcl.baselines.registry import METHODS
 from xtcl.cli.main import app
 from xtcl.graph.datasets.registry import DATASETS
+from xtcl.relations.link import Link
+from xtcl.relations.pagerank import PageRank
 from xtcl.relations.registry import relation_names
+from xtcl.relations.store import RelationStore, StoreEntry
+from xtcl.relations.view import TrainingView
 
 COMMANDS = ["fit", "evaluate", "tune", "reproduce", "datasets", "relations", "methods", "doctor"]
 
@@ -68,6 +74,30 @@ def test_datasets() -> None:
     text = output("datasets")
     assert "2,708" in text
     assert all(name in text for name in DATASETS)
+
+
+def test_stored_relations(tmp_path: Path) -> None:
+    store = RelationStore(tmp_path)
+    view = TrainingView.of(small_graph())
+    for relation in (Link(), PageRank(alpha=0.5)):
+        store.open_or_compute(view, relation, (0.9,)).close()
+    found = read_json("relations", "--store", str(tmp_path))
+    assert {(entry["relation"], entry["nodes"]) for entry in found} == {
+        ("link", 80),
+        ("pagerank", 80),
+    }
+    assert set(found[0]) == {field.name for field in dataclasses.fields(StoreEntry)}
+    text = output("relations", "--store", str(tmp_path))
+    assert "alpha=0.5" in text
+    for entry in found:
+        assert f"{entry['bytes']:,}" in text
+        assert f"{entry['pairs']:,}" in text
+
+
+def test_a_store_that_is_not_there(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["relations", "--store", str(tmp_path / "nothing")])
+    assert result.exit_code == 3
+    assert "There is no relation store in" in result.stderr
 
 
 def test_relations() -> None:

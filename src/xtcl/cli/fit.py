@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -23,6 +23,7 @@ from xtcl.cli.options import (
     GraphName,
     JsonOption,
     SeedOption,
+    StoreOption,
     TaskName,
     TaskOption,
 )
@@ -30,6 +31,9 @@ from xtcl.cli.recipe_option import read_config
 from xtcl.cli.run_folder import CHECKPOINTS, check_out, finished_metrics, is_finished
 from xtcl.cli.tables import plain_table, weights_table
 from xtcl.errors import UsageError
+
+if TYPE_CHECKING:
+    from xtcl.relations.store import RelationStore
 
 
 @reported
@@ -41,6 +45,10 @@ def fit(
     out: Annotated[Path, typer.Option(help="Run directory to write.")] = Path("runs/latest"),
     device: DeviceOption = "auto",
     memory: Annotated[str | None, typer.Option(help="Memory to stay within, such as 4GB.")] = None,
+    store: StoreOption = None,
+    store_limit: Annotated[
+        str | None, typer.Option(help="Disk space the store may take, such as 10GB.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted fit.")
     ] = False,
@@ -83,6 +91,7 @@ def fit(
         recipe=read_config(config, task.value, encoder.value, [seed], notes),
         device=device,
         memory=memory,
+        store=_relation_store(store, store_limit),
         random_state=seed,
         progress=bars,
     )
@@ -132,6 +141,17 @@ def fit(
     model.save(out, split=split, metrics=metrics)
     checkpoints.clear()
     _show(metrics, model.relation_weights_, out, as_json)
+
+
+def _relation_store(folder: Path | None, limit: str | None) -> RelationStore | None:
+    from xtcl.memory import parse_memory
+    from xtcl.relations.store import RelationStore
+
+    if folder is None:
+        if limit is not None:
+            raise UsageError("--store-limit says how large a store may grow: name it with --store.")
+        return None
+    return RelationStore(folder, None if limit is None else parse_memory(limit))
 
 
 def left_out_sentence(name: str, kinds: Sequence[str], task: TaskName) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
 
 import typer
 from rich.console import Console
 
 from xtcl.cli.errors import reported
-from xtcl.cli.options import DataOption, JsonOption
+from xtcl.cli.options import DataOption, JsonOption, StoreOption
 from xtcl.cli.tables import plain_table
+from xtcl.errors import DataError
 
 
 @reported
@@ -34,11 +37,14 @@ def datasets(data: DataOption = None, as_json: JsonOption = False) -> None:
 
 
 @reported
-def relations(as_json: JsonOption = False) -> None:
-    """List the relations (graph signals) and what each of them reads.
+def relations(store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """List the relations (graph signals) and what each of them reads, or those kept in a store.
 
-    Example: xtcl relations
+    Example: xtcl relations --store relations
     """
+    if store is not None:
+        _stored_relations(store, as_json)
+        return
     from xtcl.relations.registry import make_relation, relation_names
     from xtcl.runs.model_files import relation_json
 
@@ -57,6 +63,31 @@ def relations(as_json: JsonOption = False) -> None:
             relation.title,
             ", ".join(sorted(relation.reads)),
             summary[0] if summary else "",
+        )
+    Console().print(table)
+
+
+def _stored_relations(folder: Path, as_json: bool) -> None:
+    from xtcl.relations.store import RelationStore
+
+    if not folder.is_dir():
+        raise DataError(
+            f"There is no relation store in '{folder}': name the folder that `xtcl fit --store` "
+            "wrote to."
+        )
+    found = RelationStore(folder).listing()
+    if as_json:
+        typer.echo(json.dumps([asdict(entry) for entry in found]))
+        return
+    numbers = ("nodes", "pairs", "bytes")
+    table = plain_table("relation", "parameters", *numbers, "rows", "last used", numbers=numbers)
+    for entry in found:
+        table.add_row(
+            entry.relation,
+            ", ".join(f"{name}={value}" for name, value in entry.parameters.items()),
+            *(f"{getattr(entry, name):,}" for name in numbers),
+            "all" if entry.rows == "all" else "some",
+            f"{datetime.fromtimestamp(entry.last_used):%Y-%m-%d %H:%M:%S}",
         )
     Console().print(table)
 

@@ -41,6 +41,9 @@ SeedOption = Annotated[
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", help="Folder with relations that fits have computed.")
+]
 DataOption = Annotated[
     Path | None,
     typer.Option(

@@ -3,38 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from copy import copy
 
 import torch
 from torch import Tensor
 
+from xtcl.relations.level_rows import ComputedLevels, LevelRows
 from xtcl.relations.relation import Relation
-from xtcl.relations.thresholds import levels
+from xtcl.relations.store.level_passes import levels_over
+from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
 
 
 class PatternRows:
-    """For a block of nodes: each relation's similarities and the levels they reach."""
+    """For a block of nodes: each relation's similarities and the levels they reach.
+
+    With a `store`, a pass (`over`) reads the levels that are there and keeps those that are not.
+    """
+
+    by_relation: Sequence[LevelRows]
 
     def __init__(
-        self, relations: Sequence[Relation], view: TrainingView, quantiles: Sequence[float]
+        self,
+        relations: Sequence[Relation],
+        view: TrainingView,
+        quantiles: Sequence[float],
+        store: RelationStore | None = None,
     ) -> None:
         self.relations = tuple(relations)
         self.quantiles = tuple(quantiles)
         self.num_nodes = view.num_nodes
         self.device = view.device
-        self._rows = [relation.on(view) for relation in self.relations]
+        self.store = store
+        self._computed = [ComputedLevels(relation, view, quantiles) for relation in self.relations]
+        self.by_relation = self._computed
 
     def __call__(self, nodes: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield (similarities, levels), both [b, V], relation by relation."""
         nodes = nodes.to(self.device)
-        for rows in self._rows:
-            similarities = rows(nodes)
-            yield similarities, levels(similarities, nodes, self.quantiles)
+        return (rows.both(nodes) for rows in self.by_relation)
+
+    def levels(self, nodes: Tensor) -> Iterator[Tensor]:
+        """Yield levels [b, V] alone, relation by relation."""
+        nodes = nodes.to(self.device)
+        return (rows.levels(nodes) for rows in self.by_relation)
 
     def similarities(self, nodes: Tensor) -> Iterator[Tensor]:
         """Yield similarities [b, V] alone, relation by relation."""
         nodes = nodes.to(self.device)
-        return (rows(nodes) for rows in self._rows)
+        return (rows.similarities(nodes) for rows in self._computed)
+
+    @contextmanager
+    def over(self, nodes: Tensor) -> Iterator[PatternRows]:
+        """The rows for one pass over the blocks of `nodes`, which each relation is asked for once.
+
+        What the store does not have is in it afterwards, unless the pass was broken off.
+        """
+        if self.store is None:
+            yield self
+            return
+        with ExitStack() as stack:
+            passing = copy(self)
+            passing.by_relation = [
+                stack.enter_context(levels_over(self.store, computed, nodes.cpu().numpy()))
+                for computed in self._computed
+            ]
+            yield passing
 
     def blocks(self, nodes: Tensor, height: int) -> Iterator[Tensor]:
         """`nodes` in blocks of `height` rows, on the device."""

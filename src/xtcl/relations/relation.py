@@ -35,14 +35,18 @@ class Relation(ABC):
     def prepare(self, view: TrainingView) -> Rows:
         """The function that computes rows of similarities for `view`."""
 
+    @property
+    def foreign(self) -> bool:
+        """Whether it is not one of ours: nobody knows then what it computes and really reads."""
+        return not type(self).__module__.startswith("xtcl.relations.")
+
     def on(self, view: TrainingView) -> SimilarityRows:
         """Bind the relation to `view`, ready to be asked for rows."""
-        foreign = not type(self).__module__.startswith("xtcl.relations.")
-        if foreign or LABELS in self.reads:
+        if self.foreign or LABELS in self.reads:
             compute = self.prepare(view)
         else:  # the same for all views that differ in labels only
             compute = view.once(self, lambda: self.prepare(view), self.reads)
-        return SimilarityRows(compute, view.device, self.name, view.num_nodes, foreign)
+        return SimilarityRows(compute, view.device, self.name, view.num_nodes, self.foreign)
 
 
 @dataclass(frozen=True)

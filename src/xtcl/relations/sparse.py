@@ -41,13 +41,18 @@ def to_device(matrix: sp.csr_array, device: torch.device) -> Tensor:
         )
 
 
+def row_entries(start: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the entries of the CSR rows `nodes` lie, and in which place of `nodes` their row is."""
+    first = start[nodes]
+    length = start[nodes + 1] - first
+    row = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), length)
+    before = torch.cumsum(length, 0) - length
+    return row, torch.arange(len(row), device=nodes.device) - before[row] + first[row]
+
+
 def dense_rows(matrix: Tensor, nodes: Tensor) -> Tensor:
     """The rows `nodes` of a torch CSR tensor as a dense matrix [b, V]."""
-    start = matrix.crow_indices()[nodes]
-    length = matrix.crow_indices()[nodes + 1] - start
-    row = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), length)
-    first = torch.cumsum(length, 0) - length
-    entry = torch.arange(len(row), device=nodes.device) - first[row] + start[row]
+    row, entry = row_entries(matrix.crow_indices(), nodes)
     rows = torch.zeros(len(nodes), matrix.shape[1], device=nodes.device)
     rows[row, matrix.col_indices()[entry]] = matrix.values()[entry]
     return rows

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 3
 HEADS: dict[str, Any] = {"nodes": LogisticHead, "links": SignalHead}
+LOCAL = ("progress", "device", "store")
+"""Parameters that belong to the machine of the fit."""
 FILES = ("training_graph.npz", "encoder.safetensors", "tables.safetensors", "head.safetensors")
 
 
@@ -83,7 +85,7 @@ def save_model(model: XTCL, folder: Path) -> None:
 
 def plain_parameters(model: XTCL) -> dict[str, object]:
     """The estimator's parameters, with a word in the place of objects and without what is local."""
-    stored = {k: v for k, v in model.get_params().items() if k not in ("progress", "device")}
+    stored = {k: v for k, v in model.get_params().items() if k not in LOCAL}
     stored["task"] = make_task(model.task).name
     stored["encoder"] = model.encoder if isinstance(model.encoder, str) else "own"
     stored["relations"] = [relation.name for relation in model.sampler_.relations_]

@@ -85,7 +85,7 @@ def _code_type(patterns: int) -> torch.dtype:
 
 def pattern_codes(rows: PatternRows, nodes: Tensor, columns: Tensor | None = None) -> Tensor:
     """Code of each pair [b, c], for all columns or the given ones."""
-    levels = (level if columns is None else level[:, columns] for _, level in rows(nodes))
+    levels = (level if columns is None else level[:, columns] for level in rows.levels(nodes))
     return encode(levels, len(rows.relations), len(rows.quantiles))
 
 
@@ -108,9 +108,12 @@ def count_patterns(fold: Fold, rows: PatternRows, height: int) -> PatternCounts:
     columns = torch.from_numpy(fold.candidates).to(rows.device)
     everyone = np.array_equal(fold.candidates, np.arange(rows.num_nodes))
     selected = None if everyone else columns
-    for nodes in rows.blocks(torch.from_numpy(fold.queries), height):
-        alike, counted = (
-            torch.from_numpy(answer).to(rows.device) for answer in fold.judge(nodes.cpu().numpy())
-        )
-        total += tabulate(pattern_codes(rows, nodes, selected), alike, counted)
+    queries = torch.from_numpy(fold.queries)
+    with rows.over(queries) as passing:
+        for nodes in passing.blocks(queries, height):
+            alike, counted = (
+                torch.from_numpy(answer).to(rows.device)
+                for answer in fold.judge(nodes.cpu().numpy())
+            )
+            total += tabulate(pattern_codes(passing, nodes, selected), alike, counted)
     return total

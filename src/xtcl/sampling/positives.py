@@ -93,20 +93,22 @@ def find_positives(
     table = torch.tensor(margins, dtype=torch.float32, device=rows.device)
     unwanted = None if exclude is None else to_device(exclude, rows.device)
     found, scores = [], []
-    for nodes in rows.blocks(all_nodes(rows.num_nodes), height):
-        place = tie_break if isinstance(tie_break, int) else None
-        score, kept = block_scores(rows, table, nodes, keep=place)
-        similarity = kept if not isinstance(tie_break, SimilarityRows) else tie_break(nodes)
-        if unwanted is not None:
-            score.masked_fill_(dense_rows(unwanted, nodes) > 0, -torch.inf)
-        tie = shuffle(nodes)
-        if similarity is not None:
-            # The shuffle decides between similarities that differ by less than 2^-26.
-            tie = similarity.double() + tie * 2.0**-26
-        best = _best(score, tie, min(number, rows.num_nodes - 1))
-        found.append(best[0].cpu().numpy())
-        scores.append(best[1].cpu().numpy())
-        progress(len(nodes))
+    everyone = all_nodes(rows.num_nodes)
+    with rows.over(everyone) as passing:
+        for nodes in passing.blocks(everyone, height):
+            place = tie_break if isinstance(tie_break, int) else None
+            score, kept = block_scores(passing, table, nodes, keep=place)
+            similarity = kept if not isinstance(tie_break, SimilarityRows) else tie_break(nodes)
+            if unwanted is not None:
+                score.masked_fill_(dense_rows(unwanted, nodes) > 0, -torch.inf)
+            tie = shuffle(nodes)
+            if similarity is not None:
+                # The shuffle decides between similarities that differ by less than 2^-26.
+                tie = similarity.double() + tie * 2.0**-26
+            best = _best(score, tie, min(number, rows.num_nodes - 1))
+            found.append(best[0].cpu().numpy())
+            scores.append(best[1].cpu().numpy())
+            progress(len(nodes))
     short = number - found[0].shape[1]
     padding = ((0, 0), (0, short))
     return Positives(
@@ -125,10 +127,13 @@ def block_scores(
     kept: list[Tensor] = []
 
     def levels() -> Iterator[Tensor]:
-        for place, (similarities, level) in enumerate(rows(nodes)):
+        for place, relation in enumerate(rows.by_relation):
             if place == keep:
+                similarities, level = relation.both(nodes)
                 kept.append(similarities)
-            yield level
+                yield level
+            else:
+                yield relation.levels(nodes)
 
     codes = encode(levels(), len(rows.relations), len(rows.quantiles))
     return table[codes.int()], kept[0] if kept else None

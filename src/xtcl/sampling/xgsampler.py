@@ -12,6 +12,7 @@ from xtcl.errors import DataError, NotFittedError, UsageError
 from xtcl.relations.pattern_rows import PatternRows, block_height, usable
 from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.relation import Relation, SimilarityRows
+from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.thresholds import thresholds
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.findings import PairExplanation, PairSignal, RelationWeight
@@ -39,7 +40,8 @@ class XGSampler:
 
     Fitting needs integer counts of patterns only, so it is exact and the same for any block size.
     Cost: one pass over the relations' rows of the labelled nodes to fit, one over all rows to find
-    positives.
+    positives. With a `store` both are read from it once they were computed, but for the
+    similarities of the relation that breaks ties.
 
     Citation: Lin and Neville, "Improving Node Representation by Boosting Task-Aware Contrastive
     Loss", 2024, Section 3 and Algorithm 1.
@@ -59,11 +61,13 @@ class XGSampler:
         *,
         block_rows: int | None = None,
         seed: int = 0,
+        store: RelationStore | None = None,
     ) -> None:
         self.relations = relations
         self.settings = settings or SamplerSettings()
         self.block_rows = block_rows
         self.seed = seed
+        self.store = store
 
     def fit(
         self,
@@ -77,8 +81,7 @@ class XGSampler:
         self._choose_relations(view)
         tables = []
         for fold in folds:
-            rows = PatternRows(self.relations_, fold.view, self.settings.quantiles)
-            tables.append(count_patterns(fold, rows, self._height(view)))
+            tables.append(count_patterns(fold, self._rows_of(fold.view), self._height(view)))
             progress(1)
         return self._fit_counts(view, sum(tables[1:], start=tables[0]))
 
@@ -206,8 +209,11 @@ class XGSampler:
         if not hasattr(self, "stumps_"):
             raise NotFittedError("This sampler knows no weights yet; call fit first.")
         if self._rows is None:
-            self._rows = PatternRows(self.relations_, self.view_, self.settings.quantiles)
+            self._rows = self._rows_of(self.view_)
         return self._rows
+
+    def _rows_of(self, view: TrainingView) -> PatternRows:
+        return PatternRows(self.relations_, view, self.settings.quantiles, self.store)
 
     def _height(self, view: TrainingView) -> int:
         return self.block_rows or block_height(view.num_nodes)

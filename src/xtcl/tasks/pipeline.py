@@ -20,6 +20,7 @@ from xtcl.learning.trainer import embed, train
 from xtcl.learning.watch import Judge, Watch
 from xtcl.progress import Progress
 from xtcl.relations.relation import Relation
+from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.patterns import PatternCounts
 from xtcl.sampling.positives import Positives
@@ -40,6 +41,7 @@ class FitOptions:
     seed: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     block_rows: int | None = None
+    store: RelationStore | None = None
     progress: Progress = field(default_factory=Progress)
     checkpoints: NoCheckpoints = field(default_factory=NoCheckpoints)
 
@@ -68,7 +70,11 @@ def fit_sampler(training: Graph, task: Task, recipe: Recipe, options: FitOptions
     """Learn from `training` which relations speak for the task."""
     view = TrainingView.of(training, TrainingSide(training).labelled, options.device)
     sampler = XGSampler(
-        options.relations, recipe.sampler, block_rows=options.block_rows, seed=options.seed
+        options.relations,
+        recipe.sampler,
+        block_rows=options.block_rows,
+        seed=options.seed,
+        store=options.store,
     )
     saved = options.checkpoints.load("counts")
     if saved is not None:

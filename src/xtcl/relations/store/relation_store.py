@@ -1,0 +1,210 @@
+"""A folder of Parquet files, one for each relation and view, named by their content."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from xtcl.errors import UsageError
+from xtcl.files import atomic_path
+from xtcl.relations.above_rows import AboveRows
+from xtcl.relations.level_rows import ComputedLevels
+from xtcl.relations.relation import Relation
+from xtcl.relations.store.identity import Description, describe, name_of
+from xtcl.relations.store.pairs_file import PairsWriter
+from xtcl.relations.store.stored_relation import ASIDE, DamagedFileError, StoredRelation
+from xtcl.relations.view import TrainingView
+
+SUFFIX = ".parquet"
+ABANDONED_SECONDS = 24 * 3600
+"""A temporary file that nobody has written to for so long belongs to a writer that died."""
+
+
+@dataclass(frozen=True)
+class StoreEntry:
+    """What one file of the store holds."""
+
+    relation: str
+    parameters: dict[str, Any]
+    quantiles: tuple[float, ...]
+    rows: str  # "all", or a hash of the nodes whose rows are there
+    nodes: int
+    pairs: int
+    bytes: int
+    last_used: float  # seconds since 1970
+    file: str
+
+
+@dataclass(frozen=True)
+class RelationStore:
+    """Above pairs that were computed once and are read ever after, also by other processes.
+
+    A file's name is the SHA-256 of all that decides its content (see `identity`), so nothing has to
+    be kept in step: what changed has another name. Files appear whole or not at all, and two
+    writers of one name write the same. `limit` is the bytes that files may take together; whoever
+    writes removes those that were not used for longest. Relations that are not ours are not kept:
+    their code may change under the same name.
+    """
+
+    folder: Path
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", Path(self.folder))
+        if self.limit is not None and self.limit < 0:
+            raise UsageError(f"limit={self.limit} must be a number of bytes, or None for no limit.")
+
+    def get(
+        self,
+        view: TrainingView,
+        relation: Relation,
+        quantiles: Sequence[float],
+        nodes: np.ndarray | None = None,
+    ) -> StoredRelation | None:
+        """The rows of all nodes, or of the rising `nodes` alone; None where they are not there."""
+        path = self._path(describe(view, relation, quantiles, nodes))
+        stored = self._opened(path)
+        if stored is not None:
+            with suppress(OSError):  # a store that may only be read serves all the same
+                os.utime(path)  # not touch, which makes an empty file where it was just removed
+        return stored
+
+    def put(
+        self,
+        view: TrainingView,
+        relation: Relation,
+        quantiles: Sequence[float],
+        blocks: Iterable[AboveRows],
+    ) -> None:
+        """Keep the rows of all nodes, which come in `blocks` in order."""
+        with self.writing(view, relation, quantiles) as writer:
+            for rows in blocks:
+                writer.append(np.arange(rows.first, rows.end), rows)
+            if not writer.complete:
+                raise UsageError(
+                    f"The relation store got {writer.done} rows of relation '{relation.name}' and "
+                    f"the graph has {view.num_nodes} nodes: give a row for each of them."
+                )
+
+    def open_or_compute(
+        self,
+        view: TrainingView,
+        relation: Relation,
+        quantiles: Sequence[float],
+        nodes: np.ndarray | None = None,
+    ) -> StoredRelation:
+        """The rows of all nodes, or of the rising `nodes`; computed and kept if they are missing.
+
+        Cost: O(tile V) memory and one pass over the relation's rows.
+        """
+        while (stored := self.get(view, relation, quantiles, nodes)) is None:
+            computed = ComputedLevels(relation, view, quantiles)
+            with self.writing(view, relation, quantiles, nodes) as writer:
+                everyone = torch.from_numpy(writer.nodes).to(view.device)
+                for block in torch.split(everyone, computed.similarities.tile):
+                    writer.append(
+                        block.cpu().numpy(), AboveRows.of_block(block, *computed.both(block))
+                    )
+        return stored
+
+    @contextmanager
+    def writing(
+        self,
+        view: TrainingView,
+        relation: Relation,
+        quantiles: Sequence[float],
+        nodes: np.ndarray | None = None,
+    ) -> Iterator[PairsWriter]:
+        """Take rows as they come. The file appears at the end, and only if all of them came."""
+        if relation.foreign:
+            raise UsageError(
+                f"Relation '{relation.name}' is not one of xtcl's own, and its code may change "
+                "under the same name: compute it without the relation store."
+            )
+        described = describe(view, relation, quantiles, nodes)
+        path = self._path(described)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        wanted = np.arange(view.num_nodes) if nodes is None else nodes
+        with (
+            suppress(_IncompleteError),
+            atomic_path(path) as temporary,
+            PairsWriter(temporary, described, wanted) as writer,
+        ):
+            yield writer
+            if not writer.complete:
+                raise _IncompleteError
+        self._evict(keep=path)
+
+    def listing(self) -> list[StoreEntry]:
+        """What there is, used last first."""
+        found = []
+        for path in self.folder.glob(f"*{SUFFIX}"):
+            stored = self._opened(path)
+            if stored is not None:
+                with stored:
+                    found.append(_entry(stored))
+        return sorted(found, key=lambda entry: (-entry.last_used, entry.file))
+
+    def evict(self) -> None:
+        """Remove what was not used for longest until the rest is within the limit."""
+        self._evict(keep=None)
+
+    def _evict(self, keep: Path | None) -> None:
+        for path in self.folder.glob(f".*{SUFFIX}.*.tmp"):
+            with suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
+                    path.unlink()
+        if self.limit is None:
+            return
+        files = []
+        for path in (*self.folder.glob(f"*{SUFFIX}"), *self.folder.glob(f"*{SUFFIX}{ASIDE}")):
+            with suppress(FileNotFoundError):  # somebody else removed it
+                status = path.stat()
+                files.append((status.st_mtime_ns, status.st_size, path))
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
+            if total <= self.limit:
+                break
+            if path != keep:
+                path.unlink(missing_ok=True)
+                total -= size
+
+    def _path(self, described: Description) -> Path:
+        return self.folder / f"{name_of(described)}{SUFFIX}"
+
+    def _opened(self, path: Path) -> StoredRelation | None:
+        try:
+            return StoredRelation(path)
+        except FileNotFoundError:
+            return None
+        except DamagedFileError as damage:
+            warnings.warn(str(damage), stacklevel=3)
+            return None
+
+
+class _IncompleteError(Exception):
+    """Not all rows came; what was written is dropped."""
+
+
+def _entry(stored: StoredRelation) -> StoreEntry:
+    described = stored.description
+    return StoreEntry(
+        relation=described["relation"],
+        parameters=described["parameters"],
+        quantiles=tuple(described["quantiles"]),
+        rows=described["rows"],
+        nodes=stored.num_nodes,
+        pairs=stored.pairs,
+        bytes=stored.bytes,
+        last_used=stored.last_used,
+        file=stored.path.name,
+    )

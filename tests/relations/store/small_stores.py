@@ -1,0 +1,81 @@
+"""Views, relations and stores that the tests of the store share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from dense import all_rows
+
+from xtcl.relations.above_rows import AboveRows
+from xtcl.relations.level_rows import ComputedLevels
+from xtcl.relations.registry import PAPER_RELATIONS, resolve_relations
+from xtcl.relations.relation import Relation, SimilarityRows
+from xtcl.relations.store import RelationStore, StoredRelation
+from xtcl.relations.view import TrainingView
+
+QUANTILES = (0.7, 0.9)
+OURS = [kind() for kind in PAPER_RELATIONS]
+
+
+def named(name: str) -> Relation:
+    (relation,) = resolve_relations(name)
+    return relation
+
+
+def blocks(
+    view: TrainingView, relation: Relation, quantiles: tuple[float, ...], height: int = 64
+) -> Iterator[AboveRows]:
+    """All rows of a relation, `height` at a time."""
+    computed = ComputedLevels(relation, view, quantiles)
+    for nodes in torch.split(torch.arange(view.num_nodes), height):
+        yield AboveRows.of_block(nodes, *computed.both(nodes))
+
+
+def brute_force(
+    view: TrainingView, relation: Relation, quantiles: tuple[float, ...]
+) -> list[tuple[int, int, float, int]]:
+    """(u, v, similarity, level) of every above pair, node by node and straight from the words."""
+    matrix = all_rows(relation, view)
+    found = []
+    for u, row in enumerate(matrix):
+        others = np.delete(row, u)
+        thresholds = [np.quantile(others, q, method="higher") for q in quantiles]
+        for v, similarity in enumerate(row):
+            level = sum(bool(similarity >= eta and similarity > 0) for eta in thresholds)
+            if v != u and level:
+                found.append((u, v, float(similarity), level))
+    return found
+
+
+def listed(rows: AboveRows) -> list[tuple[int, int, float, int]]:
+    """(u, v, similarity, level) of every pair of some rows."""
+    columns = (rows.sources, rows.nodes, rows.similarities, rows.levels)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def existing(stored: StoredRelation | None) -> StoredRelation:
+    assert stored is not None
+    return stored
+
+
+def files(store: RelationStore) -> list[Path]:
+    """All files of the store, also temporary and damaged ones."""
+    return sorted(store.folder.iterdir()) if store.folder.exists() else []
+
+
+class CallCounter:
+    """Counts for which relations rows are computed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.names: list[str] = []
+        original = SimilarityRows.__call__
+
+        def counted(rows: SimilarityRows, nodes: torch.Tensor) -> torch.Tensor:
+            self.names.append(rows.name)
+            return original(rows, nodes)
+
+        monkeypatch.setattr(SimilarityRows, "__call__", counted)

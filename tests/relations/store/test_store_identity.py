@@ -1,0 +1,138 @@
+"""Different content never shares a name, and equal content always does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from strategies import make_view
+
+import xtcl
+from xtcl.errors import UsageError
+from xtcl.relations.attribute_distribution import AttributeDistribution
+from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
+from xtcl.relations.attribute_similarity import AttributeSimilarity
+from xtcl.relations.label_distribution import LabelDistribution
+from xtcl.relations.link import Link
+from xtcl.relations.pagerank import PageRank
+from xtcl.relations.relation import Relation, Rows
+from xtcl.relations.store import RelationStore
+from xtcl.relations.store.identity import describe, name_of
+from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
+
+VIEW = make_view(30, 0)
+
+
+def name(
+    view: TrainingView = VIEW,
+    relation: Relation | None = None,
+    quantiles: tuple[float, ...] = (0.9,),
+    nodes: np.ndarray | None = None,
+) -> str:
+    return name_of(describe(view, relation or AttributeLabelDistribution(), quantiles, nodes))
+
+
+def relinked(view: TrainingView) -> TrainingView:
+    dense = view.adjacency.toarray()
+    dense[0, 1] = dense[1, 0] = 1 - dense[0, 1]
+    return replace(view, adjacency=sp.csr_array(dense), shared={})
+
+
+def redescribed(view: TrainingView) -> TrainingView:
+    attributes = np.array(view.attributes)
+    attributes[4, 0] += 1
+    return replace(view, attributes=attributes, shared={}, lasting={})
+
+
+def relabelled(view: TrainingView) -> TrainingView:
+    labels = view.labels.copy()
+    known = np.flatnonzero(labels >= 0)[0]
+    labels[known] = (labels[known] + 1) % view.num_classes
+    return replace(view, labels=labels)
+
+
+CHANGES = {LINKS: relinked, ATTRIBUTES: redescribed, LABELS: relabelled}
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+@pytest.mark.parametrize(
+    "relation",
+    [
+        Link(),
+        AttributeSimilarity(),
+        AttributeDistribution(),
+        LabelDistribution(),
+        AttributeLabelDistribution(),
+    ],
+    ids=lambda relation: relation.name,
+)
+def test_a_name_follows_what_the_relation_reads_and_nothing_else(
+    kind: str, relation: Relation
+) -> None:
+    changed = name(CHANGES[kind](VIEW), relation) != name(VIEW, relation)
+    assert changed == (kind in relation.reads)
+
+
+def test_hidden_labels_and_links_change_the_name() -> None:
+    known = np.flatnonzero(VIEW.labels >= 0)
+    links = np.stack(VIEW.adjacency.nonzero())[:, :2]
+    views = [VIEW, VIEW.hiding_labels(known[:3]), VIEW.hiding_labels(known[3:6])]
+    views.append(VIEW.hiding_links(links))
+    assert len({name(view) for view in views}) == 4
+
+
+def test_parameters_quantiles_rows_and_relations_change_the_name() -> None:
+    named = [
+        name(relation=PageRank()),
+        name(relation=PageRank(alpha=0.5)),
+        name(relation=Link()),
+        name(relation=AttributeDistribution(hops=1)),
+        name(relation=AttributeDistribution(hops=2)),
+        name(relation=PageRank(), quantiles=(0.8,)),
+        name(relation=PageRank(), quantiles=(0.8, 0.9)),
+        name(relation=PageRank(), nodes=np.array([1, 2])),
+        name(relation=PageRank(), nodes=np.array([1, 3])),
+    ]
+    assert len(set(named)) == len(named)
+
+
+def test_versions_and_devices_change_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = {name()}
+    with monkeypatch.context() as patch:
+        patch.setattr(xtcl, "__version__", "another")
+        named.add(name())
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "__version__", "another")
+        named.add(name())
+    named.add(name(replace(VIEW, device=torch.device("meta"))))
+    assert len(named) == 4
+
+
+def test_equal_content_has_one_name() -> None:
+    again = make_view(30, 0)
+    sparse = replace(again, attributes=sp.csr_array(np.asarray(again.attributes)))
+    assert name() == name(again) == name(sparse)
+    assert name(relation=AttributeDistribution(hops=np.int64(1))) == name(  # type: ignore[arg-type]
+        relation=AttributeDistribution(hops=1)
+    )
+
+
+@dataclass(frozen=True)
+class Own(Relation):
+    name: ClassVar[str] = "link"
+    title: ClassVar[str] = "Own"
+    reads: ClassVar[frozenset[str]] = frozenset({LINKS})
+
+    def prepare(self, view: TrainingView) -> Rows:
+        return lambda nodes: torch.zeros(len(nodes), view.num_nodes)
+
+
+def test_relations_of_the_user_are_not_kept(tmp_path: object) -> None:
+    store = RelationStore(str(tmp_path))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="'link' is not one of xtcl's own"):
+        store.put(VIEW, Own(), (0.9,), [])
+    assert store.listing() == []
