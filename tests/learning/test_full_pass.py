@@ -40,7 +40,7 @@ def measured(encoder: nn.Module, degree: float, signal: float, settings: Trainin
         del z
     events = watched.profiler.kineto_results.events()
     changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
-    return max(accumulate(size for _, size in changes))
+    return max(accumulate(int(size) for _, size in changes))
 
 
 @pytest.mark.parametrize(
