@@ -16,7 +16,8 @@ class BatchSettings:
     `neighbours` is None for the full graph in every step. Else a step's sub-graph grows from its
     anchors, their positives and its negatives: entry l says how many neighbours a node l links
     away draws (None: all). An encoder that looks less far leaves the last entries out; one that
-    smooths attributes and no more needs none, `()`. The final embedding is then made layer by
+    smooths attributes and no more needs none, `()`. How many seeds a step has is up to
+    `TrainingSettings.anchors`. The final embedding is then made layer by
     layer, with about `block` nodes and links at a time.
     """
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from xtcl.learning.arcs import Arcs
 from xtcl.learning.block import Block
-from xtcl.learning.pyg_hop import PYG_LIB, pyg_hop
+from xtcl.learning.pyg_hop import pyg_hop, pyg_sample
 
 
 class NeighbourSampler:
@@ -33,7 +33,7 @@ class NeighbourSampler:
     def __init__(self, edge_index: Tensor, num_nodes: int, *, own: bool = False) -> None:
         arcs = Arcs.of(edge_index, num_nodes)
         self.start, self.column, self.degree = arcs.start, arcs.column, arcs.degree
-        self._pyg = PYG_LIB and self.start.is_cpu and not own
+        self._pyg = pyg_sample() if self.start.is_cpu and not own else None
         self._place = torch.full_like(self.degree, -1)
 
     def blocks(
@@ -74,8 +74,9 @@ class NeighbourSampler:
         self, targets: Tensor, most: int | None, generator: torch.Generator | None = None
     ) -> Block:
         """At most `most` neighbours of each of the different nodes `targets` (None: all)."""
-        if self._pyg and most:
-            nodes, edge_index = pyg_hop(self.start, self.column, targets, most, generator)
+        if self._pyg is not None and most:
+            lists = self.start, self.column
+            nodes, edge_index = pyg_hop(self._pyg, *lists, targets, most, generator)
         else:
             nodes, edge_index = self._own_hop(targets, most, generator)
         return Block(nodes, len(targets), edge_index, self.degree[nodes])
