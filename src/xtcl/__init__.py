@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from xtcl.graph.leaks import check_no_leak
     from xtcl.graph.link_split import LinkSplit, link_split
     from xtcl.graph.node_split import NodeSplit, node_split
+    from xtcl.learning.batch_settings import BatchSettings
     from xtcl.learning.trainer import TrainingSettings
     from xtcl.relations.registry import register_relation
     from xtcl.relations.relation import Relation
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "XTCL": "xtcl.estimator",
+    "BatchSettings": "xtcl.learning.batch_settings",
     "Graph": "xtcl.graph.graph",
     "LinkSplit": "xtcl.graph.link_split",
     "Member": "xtcl.tasks.recipe",
@@ -52,6 +54,7 @@ _HOMES = {
 
 __all__ = [
     "XTCL",
+    "BatchSettings",
     "Graph",
     "LinkSplit",
     "Member",

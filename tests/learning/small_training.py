@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.learning.encoders.registry import encoder_maker
 from xtcl.learning.inputs import encoder_inputs
+from xtcl.learning.loss import contrastive_loss
 from xtcl.learning.positive_source import PositiveSource
 from xtcl.learning.trainer import Trained, TrainingSettings, train
 
@@ -36,3 +38,17 @@ def run(
     sources = [PositiveSource.from_links(graph.adjacency, draws=3)]
     make = encoder_maker(encoder, x.shape[1], chosen | (encoder_options or {}))
     return train(make, x, edge_index, sources, settings, **options)
+
+
+def interrupting(at: int) -> Callable[..., Tensor]:
+    """The loss, but for an interrupt in the step of this number."""
+    steps = 0
+
+    def loss(*given: Any, **options: Any) -> Tensor:
+        nonlocal steps
+        steps += 1
+        if steps == at:
+            raise KeyboardInterrupt
+        return contrastive_loss(*given, **options)
+
+    return loss

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from small_training import CPU, planted, run
+from small_training import CPU, interrupting, planted, run
 from torch import Tensor
 
 from xtcl.learning.checkpoint import Checkpoints
@@ -113,20 +112,6 @@ def test_positives_are_those_of_the_anchors_and_all_is_drawn_anew() -> None:
 
 SETTINGS = TrainingSettings(epochs=23, anchors=20, negatives=16, link_dropout=0.2)
 DEEP: dict[str, object] = {"layers": 2, "hops": 1, "batch_norm": True}
-
-
-def interrupting(at: int) -> Callable[..., Tensor]:
-    """The loss, but for an interrupt in the step of this number."""
-    steps = 0
-
-    def loss(*given: Any, **options: Any) -> Tensor:
-        nonlocal steps
-        steps += 1
-        if steps == at:
-            raise KeyboardInterrupt
-        return contrastive_loss(*given, **options)
-
-    return loss
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from small_runs import small_graph, small_split
 from torch import Tensor
 
 from xtcl.errors import UsageError
+from xtcl.learning.batch_settings import BatchSettings
 from xtcl.learning.loss import contrastive_loss
 from xtcl.learning.trainer import TrainingSettings
 from xtcl.runs.toml import to_toml
@@ -78,6 +79,11 @@ TRAININGS = st.builds(
     similarity=st.sampled_from(["cosine", "inner"]),
     temperature=FRACTIONS,
     link_dropout=FRACTIONS,
+    batch=st.builds(
+        BatchSettings,
+        neighbours=st.none() | st.lists(st.none() | COUNTS, max_size=3).map(tuple),
+        block=COUNTS,
+    ),
 )
 OPTIONS = st.dictionaries(
     st.sampled_from(["width", "hops", "restart", "batch_norm", "kind"]),
@@ -168,6 +174,22 @@ def test_what_is_no_recipe_is_refused(change: Callable[[Any], object], what: str
 def test_settings_that_cannot_be_used_are_named(recipe: Recipe, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         recipe.checked()
+
+
+def test_a_recipe_from_before_there_were_batches() -> None:
+    stored = through_json(RECIPES["nodes gcn"])
+    for member in stored["plans"][0]["members"]:
+        del member["training"]["batch"]
+    assert Recipe.from_plain(stored) == RECIPES["nodes gcn"]
+
+
+def test_a_plan_is_embedded_in_batches_if_a_member_is() -> None:
+    mini = BatchSettings((10,))
+    members = tuple(
+        Member(training=TrainingSettings(batch=batch)) for batch in (BatchSettings(), mini)
+    )
+    assert Plan(members).batch == mini
+    assert Plan(members[:1]).batch == BatchSettings()
 
 
 def test_a_change_reaches_every_member_of_every_plan() -> None:

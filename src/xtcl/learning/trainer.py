@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from xtcl.errors import DataError, UsageError
+from xtcl.learning.batch_settings import BatchSettings
 from xtcl.learning.checkpoint import NoCheckpoints, TrainingState
 from xtcl.learning.encoders.remembered import forget
+from xtcl.learning.full_batch import FullBatch
+from xtcl.learning.layer_wise import layer_wise
 from xtcl.learning.link_dropout import LinkDropout
 from xtcl.learning.loss import Loss, Similarity, contrastive_loss
+from xtcl.learning.mini_batch import MiniBatch
 from xtcl.learning.positive_source import PositiveSource, draw_positives
 from xtcl.learning.rough_products import rough_products
+from xtcl.learning.step_nodes import StepNodes
 from xtcl.learning.watch import Watch
 
 CHECKPOINT_EVERY = 10
@@ -29,7 +35,7 @@ class TrainingSettings:
     In an epoch every node is an anchor once, in steps of about `anchors` nodes (None: one step), so
     that larger graphs take more steps. `negatives` random nodes are drawn each step and shared by
     its anchors. `link_dropout` is the share of links left out of message passing in a step; they
-    stay positives.
+    stay positives. `batch` says how much of the graph a step passes over.
     """
 
     epochs: int = 12
@@ -40,6 +46,7 @@ class TrainingSettings:
     similarity: Similarity = "cosine"
     temperature: float = 0.5
     link_dropout: float = 0.0
+    batch: BatchSettings = field(default_factory=BatchSettings)
 
     def checked(self) -> TrainingSettings:
         """These settings, or an error that names the one that cannot be used."""
@@ -58,11 +65,19 @@ class TrainingSettings:
             raise UsageError(f"link_dropout={self.link_dropout} must be in [0, 1).")
         if self.similarity not in ("cosine", "inner"):
             raise UsageError(f"similarity='{self.similarity}' must be 'cosine' or 'inner'.")
+        self.batch.checked()
         return self
 
     def steps(self, num_nodes: int) -> int:
         """Steps of an epoch on a graph of this size."""
         return 1 if self.anchors is None else max(1, round(num_nodes / self.anchors))
+
+    @classmethod
+    def from_plain(cls, stored: Mapping[str, Any]) -> TrainingSettings:
+        """The settings whose `dataclasses.asdict` went through JSON or TOML."""
+        batch = BatchSettings.from_plain(stored.get("batch", {}))
+        # TOML has no word for None: what is missing is None.
+        return cls(**{"anchors": None, **stored, "batch": batch})
 
 
 @dataclass(frozen=True)
@@ -111,6 +126,8 @@ def train(
     device = x.device
     sources = [source.to(device) for source in sources]
     dropout = LinkDropout(edge_index, settings.link_dropout)
+    neighbours = settings.batch.neighbours
+    passes = FullBatch(x, dropout) if neighbours is None else MiniBatch(x, dropout, neighbours)
     losses: list[float] = []
     with seeded(seed, device) as generator, rough_products():
         encoder = make_encoder().to(device)
@@ -127,16 +144,18 @@ def train(
 
         def step(anchors: Tensor) -> Tensor:
             encoder.train()
-            links = dropout.draw(generator)
+            passes.next_step(generator)
             positives, weights = draw_positives(sources, anchors, generator)
             negatives = torch.randint(
                 len(x), (settings.negatives,), generator=generator, device=device
             )
+            drawn = StepNodes(anchors, positives, negatives)
+            z, rows = passes.embed(encoder, drawn, generator)
             value = (loss or contrastive_loss)(
-                encoder(x, links),
-                positives,
-                negatives,
-                anchors=anchors,
+                z,
+                rows.positives,
+                rows.negatives,
+                anchors=rows.anchors,
                 weights=weights,
                 similarity=settings.similarity,
                 temperature=settings.temperature,
@@ -147,6 +166,7 @@ def train(
             return value.detach()
 
         while len(losses) < settings.epochs:
+            passes.next_epoch(generator)
             steps = [step(anchors) for anchors in _shares(len(x), settings, generator)]
             losses.append(torch.stack(steps).mean().item())
             _check_finite(losses[-1], f"The loss became {losses[-1]}", len(losses), settings)
@@ -154,11 +174,11 @@ def train(
             if len(losses) % CHECKPOINT_EVERY == 0:
                 checkpoints.save("training", state.to_tensors())
             if watch is not None and watch.seen_enough(
-                len(losses), lambda: embed(encoder, x, edge_index)
+                len(losses), lambda: embed(encoder, x, edge_index, settings.batch)
             ):
                 break
         found = None if watch is None else watch.embedding
-        embedding = embed(encoder, x, edge_index) if found is None else found
+        embedding = embed(encoder, x, edge_index, settings.batch) if found is None else found
         forget(encoder)  # the data are no part of the model
         largest = embedding.abs().max().item()
         _check_finite(largest, "The embedding overflowed", len(losses), settings)
@@ -177,10 +197,14 @@ def _shares(
         yield from order.tensor_split(steps)  # chunk may give fewer than it is asked for
 
 
-def embed(encoder: nn.Module, x: Tensor, edge_index: Tensor) -> Tensor:
-    """Embeddings of all nodes, without dropout."""
+def embed(
+    encoder: nn.Module, x: Tensor, edge_index: Tensor, batch: BatchSettings | None = None
+) -> Tensor:
+    """Embeddings of all nodes, without dropout; layer by layer where `batch` is not the graph."""
     encoder.eval()
     with torch.no_grad():
+        if batch is not None and batch.neighbours is not None:
+            return layer_wise(encoder, x, edge_index, batch.block)
         embedding: Tensor = encoder(x, edge_index)
     return embedding
 

@@ -17,7 +17,10 @@ def misfits(value: Any, kind: Any, place: str) -> Iterator[str]:
             return
         for name, hint in get_type_hints(kind).items():
             yield from misfits(getattr(value, name), hint, f"{place}.{name}")
-    elif get_origin(kind) is tuple:
+    elif get_origin(kind) is UnionType:
+        if all(any(misfits(value, one, place)) for one in get_args(kind)):
+            yield place
+    elif get_origin(kind) is tuple and isinstance(value, tuple):
         for number, item in enumerate(value):
             yield from misfits(item, get_args(kind)[0], f"{place}[{number}]")
     elif not _is(value, kind):
@@ -26,8 +29,6 @@ def misfits(value: Any, kind: Any, place: str) -> Iterator[str]:
 
 def _is(value: Any, kind: Any) -> bool:
     """Whether `value` is of a plain kind; whole numbers are numbers, true and false are neither."""
-    if get_origin(kind) is UnionType:
-        return any(_is(value, one) for one in get_args(kind))
     if get_origin(kind) is Literal:
         return value in get_args(kind)
     if kind in (int, float):

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 
 
 def to_toml(tables: Mapping[str, Mapping[str, object]]) -> str:
-    """One `[table]` for each entry. None has no form in TOML and is left out."""
+    """One `[table]` for each entry.
+
+    None has no form in TOML: a setting that is None is left out, an item of a list is "none".
+    """
     parts = []
     for name, table in tables.items():
         lines = [f"{key} = {_value(v)}" for key, v in table.items() if v is not None]
@@ -25,5 +28,7 @@ def _value(value: object) -> str:
     if isinstance(value, Mapping):
         known = (f"{key} = {_value(item)}" for key, item in value.items() if item is not None)
         return "{" + ", ".join(known) + "}"
+    if value is None:
+        return '"none"'
     # Of the characters that TOML wants escaped, JSON leaves this one as it is.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

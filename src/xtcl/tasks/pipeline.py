@@ -164,7 +164,7 @@ def doubting(
 ) -> FittedEmbedding:
     """The fit with its trust in what was learned multiplied by `doubt`."""
     encoder = fitted.encoder.trusting(doubt * float(fitted.encoder.trust))
-    embedding = embed(encoder, *encoder_inputs(training, device))
+    embedding = embed(encoder, *encoder_inputs(training, device), fitted.plan.batch)
     return replace(fitted, encoder=encoder, embedding=embedding)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xtcl.errors import UsageError
+from xtcl.learning.batch_settings import BatchSettings
 from xtcl.learning.trainer import TrainingSettings
 from xtcl.sampling.settings import SamplerSettings
 
@@ -43,14 +44,19 @@ class Plan:
         kept = 3 * num_attributes if self.attributes else 0
         return kept + sum(int(str(member.encoder.get("width", 512))) for member in self.members)
 
+    @property
+    def batch(self) -> BatchSettings:
+        """How all members together are embedded: in mini-batches if one of them is."""
+        known = [member.training.batch for member in self.members]
+        return next((batch for batch in known if batch.neighbours is not None), known[0])
+
     @classmethod
     def from_plain(cls, stored: Mapping[str, Any]) -> Plan:
         """The plan whose `dataclasses.asdict` went through JSON or TOML."""
-        # TOML has no word for None: what is missing is None.
         members = tuple(
             Member(
                 dict(member["encoder"]),
-                TrainingSettings(**{"anchors": None, **member["training"]}),
+                TrainingSettings.from_plain(member["training"]),
                 member["weight"],
             )
             for member in stored["members"]
@@ -142,6 +148,7 @@ class Recipe:
                 "sampler": SamplerSettings(**sampler),
                 "plans": tuple(Plan.from_plain(plan) for plan in stored["plans"]),
             }
+            # TOML has no word for None: what is missing is None.
             return cls(**{"draws": None, **stored, **settings})
         except UsageError:
             raise

@@ -7,11 +7,13 @@ from torch.nn import functional as F  # noqa: N812
 from torch_geometric.nn import GATConv
 
 from xtcl.errors import UsageError
+from xtcl.learning.block import Block
 from xtcl.learning.encoders.dropout import dropout
+from xtcl.learning.encoders.layered import Layered
 from xtcl.learning.encoders.smoothed import SmoothedAttributes
 
 
-class GATEncoder(nn.Module):
+class GATEncoder(Layered):
     r"""Graph attention layers over attributes smoothed by `hops` steps, in rows of unit length.
 
     .. math:: H_{l+1} = \big\Vert_{k} \sum_{v \in N_u \cup \{u\}} \alpha^k_{uv} W^k H_{l,v}
@@ -47,10 +49,17 @@ class GATEncoder(nn.Module):
         )
         self.dropout = dropout
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Embeddings [V, width]."""
-        h: Tensor = self.smoothed(x, edge_index)
-        for layer, conv in enumerate(self.convs):
-            h = dropout(h if layer == 0 else F.elu(h), self.dropout, self.training)
-            h = conv(h, edge_index)
-        return h
+    @property
+    def looks(self) -> tuple[bool, ...]:
+        """Every layer attends to neighbours."""
+        return tuple(True for _ in self.convs)
+
+    def layer(self, number: int, h: Tensor, links: Tensor | Block) -> Tensor:
+        """One attention layer; of a block, over the neighbours in it."""
+        h = dropout(h if number == 0 else F.elu(h), self.dropout, self.training)
+        output: Tensor
+        if isinstance(links, Block):
+            output = self.convs[number](links.ends(h), links.edge_index)
+        else:
+            output = self.convs[number](h, links)
+        return output

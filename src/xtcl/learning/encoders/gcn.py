@@ -5,13 +5,15 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from xtcl.errors import UsageError
+from xtcl.learning.block import Block
 from xtcl.learning.encoders.dropout import dropout
 from xtcl.learning.encoders.dropped_product import dropped_product
+from xtcl.learning.encoders.layered import Layered
 from xtcl.learning.encoders.propagation import Propagation
 from xtcl.learning.encoders.smoothed import SmoothedAttributes
 
 
-class GCNEncoder(nn.Module):
+class GCNEncoder(Layered):
     r"""Graph convolutions: a linear layer over smoothed attributes, and more layers if wanted.
 
     .. math:: Z = \text{norm}(S X) W \qquad \text{one layer}
@@ -54,11 +56,18 @@ class GCNEncoder(nn.Module):
         )
         self.dropout = dropout
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Embeddings [V, width]."""
-        weight = self.linears[0].get_parameter("weight")
-        h = dropped_product(self.smoothed(x, edge_index), weight, self.dropout, self.training)
-        for between, linear in zip(self.between, self.linears[1:], strict=True):
-            h = dropout(between(h), self.dropout, self.training)
-            h = linear(self.propagation(h, edge_index))
-        return h
+    @property
+    def looks(self) -> tuple[bool, ...]:
+        """The first layer has its neighbours in the smoothed attributes."""
+        return (False, *(True for _ in self.between))
+
+    def layer(self, number: int, h: Tensor, links: Tensor | Block) -> Tensor:
+        """A linear layer of each node's own; further ones of what their neighbours sum to."""
+        linear = self.linears[number]
+        if number == 0:
+            weight = linear.get_parameter("weight")
+            return dropped_product(h, weight, self.dropout, self.training)
+        h = dropout(self.between[number - 1](h), self.dropout, self.training)
+        h = links.smooth(h) if isinstance(links, Block) else self.propagation(h, links)
+        output: Tensor = linear(h)
+        return output

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from xtcl.errors import UsageError
+from xtcl.learning.arcs import Arcs
 from xtcl.learning.encoders.remembered import Remembered
 from xtcl.learning.sparse_product import sparse_product
 from xtcl.relations.sparse import quiet_sparse
@@ -60,15 +61,9 @@ class _Smoothing(NamedTuple):
 
     @classmethod
     def over(cls, edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> _Smoothing:
-        """Links in the order of their rows, as graphs have them, need not be sorted: O(E)."""
-        row, column = edge_index
-        if not ((row[1:] >= row[:-1]).all() & (row != column).all()):
-            row, column = edge_index[:, row != column]
-            order = row.argsort(stable=True)
-            row, column = row[order], column[order]
-        degree = torch.bincount(row, minlength=num_nodes)
+        """From links in both directions: O(E), where they are in the order of their rows."""
+        row, column, degree, start = Arcs.of(edge_index, num_nodes)
         root = (degree + 1).to(dtype).rsqrt()
-        start = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
         size = (num_nodes, num_nodes)
         with quiet_sparse():
             links = torch.sparse_csr_tensor(start, column, root[row] * root[column], size=size)

@@ -1,0 +1,31 @@
+"""Steps that pass over the whole graph."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from xtcl.learning.link_dropout import LinkDropout
+from xtcl.learning.step_nodes import StepNodes
+
+
+class FullBatch:
+    """Every step embeds all nodes over links of its own, as `LinkDropout` leaves them."""
+
+    def __init__(self, x: Tensor, dropout: LinkDropout) -> None:
+        self.x = x
+        self.dropout = dropout
+        self.links = dropout.edge_index
+
+    def next_epoch(self, generator: torch.Generator) -> None:
+        """An epoch begins."""
+
+    def next_step(self, generator: torch.Generator) -> None:
+        """A step begins, before its nodes are drawn."""
+        self.links = self.dropout.draw(generator)
+
+    def embed(
+        self, encoder: nn.Module, step: StepNodes, generator: torch.Generator
+    ) -> tuple[Tensor, StepNodes]:
+        """Embeddings, and the nodes of the step as their rows."""
+        return encoder(self.x, self.links), step
