@@ -298,7 +298,8 @@ def test_links_without_crossfit_are_algorithm_1_on_links(seed: int) -> None:
 def test_crossfit_labels_are_the_general_algorithm_on_the_folds(seed: int) -> None:
     """Levels from the view without the fold's labels, pairs from inside the fold."""
     view = make_view(40, seed, known=0.7)
-    sampler = fitted(view, SamplerSettings(quantiles=(0.8,), sweeps=5), crossfit=4)
+    settings = SamplerSettings(quantiles=(0.8,), sweeps=5, prior_pairs=10)
+    sampler = fitted(view, settings, crossfit=4)
     alike = same_class(view)
     folds = label_folds(view, lambda u, v: alike[np.ix_(u, v)], 4, np.random.default_rng(0))
     y: dict[Pair, int] = {}
@@ -312,7 +313,7 @@ def test_crossfit_labels_are_the_general_algorithm_on_the_folds(seed: int) -> No
             levels[r.name] |= levels_of(r.name, hidden, list(inside), [0.8])
     ordered = by_precision(levels, y, top=1)
     prior = math.log((sum(y.values()) + 0.5) / (len(y) - sum(y.values()) + 0.5))
-    levels, y = believed(levels, y, 1, SamplerSettings().prior_pairs)
+    levels, y = believed(levels, y, 1, settings.prior_pairs)
     expected = boosted(levels, y, ordered, leaves=2, base=prior, sweeps=5, lam=1.0, guarded=True)
     expected = without_constants(expected, levels)
     assert [weight.relation for weight in sampler.relation_weights_] == ordered

@@ -362,3 +362,14 @@ def test_without_attributes_trust_is_no_factor() -> None:
     found = find_positives(graph, task, recipe, options)
     z = train_plan(graph, task, recipe, recipe.plans[0], found, options).embedding
     np.testing.assert_allclose(np.linalg.norm(z[:, :4], axis=1), 1.0, rtol=1e-5)
+
+
+def test_a_relation_that_no_counted_pair_is_above_for_counts_for_nodes_and_not_for_links() -> None:
+    """Six labels say nothing of most relations; unlinked pairs are never above for Link."""
+    few = training_side(GRAPH, NodeSplit(np.array([0, 1, 2, 3, 4, 5]), np.arange(6, 80), 0))
+    nodes, links = NodeClassification(), LinkPrediction()
+    for task, side, expected in ((nodes, few, True), (links, side_of("links"), False)):
+        sampler = fit_sampler(side.graph, task, task.recipe("gcn"), FitOptions())
+        unheard = [weight for weight in sampler.relation_weights_ if not weight.support]
+        assert unheard
+        assert all((weight.w1 > 0) == expected for weight in unheard)

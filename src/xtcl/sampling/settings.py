@@ -17,15 +17,15 @@ class SamplerSettings:
     With `base_score="prior"` the fit starts from the log-odds of a match, steps may not overshoot,
     and constants are kept out of the weights; with a number it starts there, and steps and weights
     stay as they come. Every relation starts with `prior_pairs` of its own, half of them alike
-    (`with_prior`): with few labels most relations are above for no counted pair, and would weigh
-    nothing.
+    (`with_prior`), for tasks whose matches are not rare: with few labels most relations are above
+    for no counted pair, and would weigh nothing.
     """
 
     quantiles: tuple[float, ...] = PAPER_QUANTILES
     base_score: float | str = "prior"
     sweeps: int = 30
     penalty: float = 1.0
-    prior_pairs: int = 10
+    prior_pairs: int = 0
     tie_break: str | None = "attribute-distribution"
 
     @classmethod

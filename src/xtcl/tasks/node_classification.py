@@ -12,6 +12,7 @@ from xtcl.learning.trainer import TrainingSettings
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.crossfit import label_folds
 from xtcl.sampling.fold import Fold
+from xtcl.sampling.settings import SamplerSettings
 from xtcl.tasks.answers import NodeAnswer
 from xtcl.tasks.choice import Choice
 from xtcl.tasks.fitted import FittedEmbedding
@@ -60,7 +61,8 @@ class NodeClassification(Task):
         """
         # An encoder of the user's own gives the embedding alone.
         plan = PLANS.get(encoder, Plan())
-        return Recipe(least_chance=0.8, plans=(plan,), doubt=DOUBT, sure=SURE)
+        sampler = SamplerSettings(prior_pairs=10)
+        return Recipe(sampler, least_chance=0.8, plans=(plan,), doubt=DOUBT, sure=SURE)
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """All pairs of labelled nodes."""

@@ -12,6 +12,7 @@ from xtcl.errors import UsageError
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.crossfit import Indicator, label_folds
 from xtcl.sampling.fold import Fold
+from xtcl.sampling.settings import SamplerSettings
 from xtcl.tasks.answers import NodeAnswer
 from xtcl.tasks.choice import Choice
 from xtcl.tasks.fitted import FittedEmbedding
@@ -44,10 +45,16 @@ class OwnTask(NodeClassification):
     def recipe(self, encoder: str) -> Recipe:
         """That of node classification, with all of the best candidates for positives.
 
-        What chance is a high one hangs on how rare alike pairs are; and no head has any doubts, or
-        is sure.
+        What chance is a high one, and what to believe of a relation beforehand, hangs on how rare
+        alike pairs are; and no head has any doubts, or is sure.
         """
-        return replace(super().recipe(encoder), least_chance=0.0, doubt=1.0, sure=1.0)
+        return replace(
+            super().recipe(encoder),
+            sampler=SamplerSettings(),
+            least_chance=0.0,
+            doubt=1.0,
+            sure=1.0,
+        )
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """All pairs of the nodes among which `alike` is known."""
