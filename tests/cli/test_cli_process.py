@@ -41,6 +41,15 @@ def graph_file(tmp_path: Path) -> Path:
     return tmp_path / "graph.npz"
 
 
+def test_a_warning_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "damaged.parquet").write_text("garbage")
+    done = python("-m", "xtcl", "relations", "--store", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("Warning: ")
+    assert "of the relation store is damaged" in done.stderr
+    assert ".py" not in done.stderr
+
+
 def test_results_go_to_standard_output_and_nothing_else_does(
     graph_file: Path, tmp_path: Path
 ) -> None:

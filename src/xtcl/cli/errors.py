@@ -1,4 +1,4 @@
-"""How errors leave the command line: a sentence on standard error and an exit code."""
+"""How errors and warnings leave the command line: sentences on standard error, exit codes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ from xtcl.errors import XTCLError
 
 P = ParamSpec("P")
 INTERRUPTED = 130
+
+
+def tell_warning(message: Warning | str, *place: object, **where: object) -> None:
+    """A warning as a sentence, without the line of code that it came from."""
+    typer.echo(f"Warning: {message}", err=True)
 
 
 def reported(command: Callable[P, None]) -> Callable[P, None]:

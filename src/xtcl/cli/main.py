@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
 
 import xtcl
-from xtcl.cli.errors import INTERRUPTED
+from xtcl.cli.errors import INTERRUPTED, tell_warning
 from xtcl.cli.evaluate import evaluate
 from xtcl.cli.fit import fit
 from xtcl.cli.listings import datasets, doctor, methods, relations
@@ -44,6 +45,7 @@ def _options(
 
 def main() -> None:
     """Run the command line."""
+    warnings.showwarning = tell_warning
     try:
         app()
     except KeyboardInterrupt:  # outside of a command: those report their own
