@@ -68,7 +68,8 @@ def test_groups_that_are_alike_leave_nothing_to_chance(monkeypatch: pytest.Monke
     ) -> tuple[np.ndarray, np.ndarray]:
         counts = sampler.counts_
         whole = PatternCounts(counts.codes, 7 * counts.counts)
-        for weight in XGSampler().restore(sampler.view_, whole).relation_weights_:
+        again = XGSampler(settings=sampler.settings).restore(sampler.view_, whole)
+        for weight in again.relation_weights_:
             expected[weight.relation] = weight.importance
         return counts.codes, np.stack([counts.counts] * 7)
 
