@@ -136,7 +136,9 @@ def test_training_learns_to_tell_the_graph_from_shuffled_ones() -> None:
 def test_settings_go_by_the_name_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SETTINGS.keys() == {"cora", "citeseer", "pubmed", "photo", "computers"}
     assert [name for name, settings in SETTINGS.items() if settings.normalised] == ["pubmed"]
-    assert {settings.patience for settings in SETTINGS.values()} == {20}
+    patience = {name: settings.patience for name, settings in SETTINGS.items()}
+    assert patience.pop("pubmed") == PolyGCLSettings().patience
+    assert set(patience.values()) == {20}
     monkeypatch.setitem(SETTINGS, "mine", PolyGCLSettings(width=6, epochs=1))
     named = Graph.from_arrays(GRAPH.attributes, GRAPH.edges, name="mine")
     found = PolyGCL().embed(named, seed=0, device=CPU, progress=Progress())

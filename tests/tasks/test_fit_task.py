@@ -29,7 +29,7 @@ from xtcl.learning.trainer import TrainingSettings
 from xtcl.relations.view import TrainingView
 from xtcl.tasks.answers import LinkAnswer, NodeAnswer
 from xtcl.tasks.choice import Choice
-from xtcl.tasks.fit import fit_task, with_head
+from xtcl.tasks.fit import LEAD, fit_task, with_head
 from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.logistic_head import LogisticHead, fit_logistic
 from xtcl.tasks.node_classification import NodeClassification
@@ -161,7 +161,10 @@ def test_without_a_recipe_the_task_s_own_is_used() -> None:
     default = fit_task(side, NodeClassification())
     recipe = NodeClassification().recipe("gcn")
     named = fit_task(side, NodeClassification(), recipe, FitOptions())
-    assert default.fitted.plan == recipe.plans[0]
+    assert default.fitted.plan.attributes == recipe.plans[0].attributes
+    trained = zip(default.fitted.plan.members, recipe.plans[0].members, strict=True)
+    for member, before in trained:
+        assert (member.encoder, member.training) == (before.encoder, before.training)
     np.testing.assert_array_equal(default.fitted.embedding, named.fitted.embedding)
 
 
@@ -203,6 +206,19 @@ def test_members_are_trained_apart_and_joined_with_the_attributes() -> None:
     first, second = (unit(fitted.embedding.numpy()) for fitted in alone)
     expected = np.hstack([first, 0.3 * second, *attributes])
     np.testing.assert_allclose(whole.embedding.numpy(), expected, atol=1e-5)
+
+
+def test_a_cautious_member_weighs_less_where_positives_are_doubtful() -> None:
+    side = side_of("nodes")
+    task, options = NodeClassification(), FitOptions()
+    bold, cautious = (Member({"width": 4}, weight=0.6, caution=c) for c in (0.0, 2.0))
+    recipe = Recipe(least_chance=0.9, plans=(Plan((bold, cautious), attributes=1.0),))
+    found = find_positives(side.graph, task, recipe, options)
+    assert 0.05 <= found.trust < 0.95
+    plan = train_plan(side.graph, task, recipe, recipe.plans[0], found, options).plan
+    assert [member.weight for member in plan.members] == [0.6, 0.6 * found.trust**2]
+    # The trust is in the weight now: a second look must not apply it again.
+    assert [member.caution for member in plan.members] == [0.0, 0.0]
 
 
 def test_members_have_different_seeds_of_32_bits() -> None:
@@ -294,6 +310,18 @@ def test_what_was_learned_is_doubted_where_the_head_does_better_with_less_of_it(
     np.testing.assert_array_equal(fitted.head.mean_, z[side.labelled].double().mean(dim=0))
 
 
+@pytest.mark.parametrize(("lead", "doubted"), [(0.9, True), (1.1, False), (float("nan"), False)])
+def test_a_judge_that_may_have_seen_the_answers_must_be_clear(
+    lead: float, doubted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = iter((lead * LEAD, 0.0))
+    monkeypatch.setattr(NodeClassification, "evidence", lambda task, head: next(asked))
+    members = (Member({"width": 8}, TrainingSettings(epochs=2)),)
+    recipe = Recipe(positives=6, plans=(Plan(members, attributes=1.0),), doubt=0.04)
+    fitted = fit_task(side_of("nodes"), NodeClassification(), recipe).fitted
+    assert float(fitted.encoder.trust) == pytest.approx(0.04 if doubted else 1.0)
+
+
 def test_an_embedding_without_attributes_has_nothing_to_fall_back_on() -> None:
     recipe = Recipe(plans=(Plan((Member({"width": 8}, TrainingSettings(epochs=2)),)),), doubt=0.04)
     task = ByAnother(likes_less=True)
@@ -315,21 +343,24 @@ class Planted(nn.Module):
 
 @pytest.mark.parametrize("learned", ["the classes", "noise"])
 def test_held_out_labels_tell_whether_something_was_learned(learned: str) -> None:
-    side, task, options = side_of("nodes"), NodeClassification(), FitOptions()
-    recipe = narrow(task.recipe("gcn"), epochs=1)
+    """The classes beside attributes that are noise, or the other way round."""
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((80, 60))
+    useful = learned == "the classes"
+    attributes = noise if useful else GRAPH.attributes
+    graph = Graph.from_arrays(attributes, GRAPH.edges, GRAPH.labels)
+    side, task = training_side(graph, small_split(graph, "nodes")), NodeClassification()
+    recipe, options = narrow(task.recipe("gcn"), epochs=1), FitOptions()
     plan = replace(recipe.plans[0], attributes=1.0)
     found = find_positives(side.graph, task, recipe, options)
     fitted = train_plan(side.graph, task, recipe, plan, found, options)
-    rng = np.random.default_rng(0)
-    noise = rng.standard_normal((80, 30))
-    rows = noise if learned == "noise" else np.eye(3)[GRAPH.labels] + 0.1 * noise[:, :3]
-    encoder = Joined([Planted(rows)], [3.0], attributes=1.0).eval()
+    rows = np.eye(3)[GRAPH.labels] + 0.1 * rng.standard_normal((80, 3)) if useful else noise
+    encoder = Joined([Planted(rows)], [1.0 if useful else 3.0], attributes=1.0).eval()
     with torch.no_grad():
-        z = encoder(*encoder_inputs(side.graph, options.device)).numpy()
+        z = encoder(*encoder_inputs(side.graph, options.device))
     planted = replace(fitted, encoder=encoder, embedding=z)
     settled = with_head(side, task, recipe, Choice(plan), planted, options).fitted
-    expected = recipe.doubt if learned == "noise" else 1.0
-    assert float(settled.encoder.trust) == pytest.approx(expected)
+    assert float(settled.encoder.trust) == pytest.approx(1.0 if useful else recipe.doubt)
 
 
 def pairs_of_linked_nodes(attributes: np.ndarray | None = None) -> Graph:

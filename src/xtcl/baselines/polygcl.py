@@ -47,7 +47,8 @@ class PolyGCLSettings:
 PLAIN = PolyGCLSettings(patience=20, normalised=False)
 
 # Published are two dropouts, of attributes and of filtered attributes; here their joint effect.
-# For Photo and Computers none are published: theirs are Cora's without weight decay.
+# For Photo and Computers none are published: theirs are Cora's without weight decay. PubMed's keep
+# the patience of our defaults: the published 20 ended after a few epochs, with 81 % for 85 %.
 SETTINGS = {
     "cora": replace(PLAIN, filter_decay=1e-3, dropout=1 - 0.7 * 0.7),
     "citeseer": replace(
@@ -59,7 +60,6 @@ SETTINGS = {
         filter_rate=1e-4,
         filter_decay=1e-5,
         epochs=1000,
-        patience=20,
         dropout=0.6,
         slope=0.25,
     ),

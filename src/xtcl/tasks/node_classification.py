@@ -27,19 +27,25 @@ LINEAR = Member(
     {"width": 1024, "hops": 10, "restart": 0.2},
     TrainingSettings(epochs=14),
 )
-# A strong penalty of the head, good where labels are few, all but switches this one off.
 DEEP = Member(
-    {"width": 1024, "hops": 1, "layers": 2, "batch_norm": True},
-    TrainingSettings(epochs=12, temperature=0.2),
-    weight=0.4,
+    {"width": 512, "hops": 1, "layers": 2, "batch_norm": True},
+    TrainingSettings(epochs=25, anchors=2048, temperature=0.15),
+    weight=0.6,
+    caution=2.0,
 )
 ATTENTION = Member(
     {"width": 1024, "hops": 1},
     TrainingSettings(epochs=18),
 )
+DEEP_ATTENTION = Member(
+    {"width": 512, "hops": 0, "layers": 2},
+    TrainingSettings(epochs=16, anchors=2048, temperature=0.2),
+    weight=0.6,
+    caution=2.0,
+)
 PLANS = {
     "gcn": Plan((LINEAR, DEEP), attributes=1.1),
-    "gat": Plan((ATTENTION,), attributes=1.2),
+    "gat": Plan((ATTENTION, DEEP_ATTENTION), attributes=1.2),
 }
 
 DOUBT = 0.025
@@ -53,11 +59,10 @@ class NodeClassification(Task):
     metric: ClassVar[str] = "accuracy"
 
     def recipe(self, encoder: str) -> Recipe:
-        """Trained briefly, beside the attributes: two convolutional encoders, or attention.
+        """Trained briefly, beside the attributes: an encoder of one layer and one of two.
 
-        A linear one over PageRank-smoothed attributes does best where labels are few, a two-layer
-        one where nodes are many; what each of them misses the other may know. docs/accuracy.md has
-        the figures.
+        The first does best where labels are few, the second where nodes are many and positives can
+        be trusted; what each of them misses the other may know. docs/accuracy.md has the figures.
         """
         # An encoder of the user's own gives the embedding alone.
         plan = PLANS.get(encoder, Plan())
@@ -110,7 +115,7 @@ class NodeClassification(Task):
         """The likelihood of labels held out of the head.
 
         The label relations have seen them, which flatters what was learned. So it must not be asked
-        how much of that to take, but where even this judge prefers less, less is better.
+        how much of that to take, but where even this judge hardly prefers it, less is better.
         """
         return head.cv_likelihood_
 

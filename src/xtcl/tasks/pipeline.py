@@ -142,7 +142,7 @@ def train_plan(
         encoders.append(encoder)
         results.append(trained)
         epochs = watch.epochs if watch is not None and watch.epochs else member.training.epochs
-        members.append(replace(member, training=replace(member.training, epochs=epochs)))
+        members.append(member.trained(epochs, found.trust))
     # The random attributes of a graph without any are nothing to keep.
     attributes = plan.attributes if training.has_attributes else 0.0
     joined = Joined(encoders, [member.weight for member in members], attributes, found.trust)

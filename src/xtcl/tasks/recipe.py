@@ -17,11 +17,21 @@ PLAIN: dict[str, dict[str, object]] = {"gcn": {"layers": 2, "hops": 1}, "gat": {
 
 @dataclass(frozen=True)
 class Member:
-    """One encoder: the options of its module, how it is trained, its weight beside others."""
+    """One encoder: the options of its module, how it is trained, its weight beside others.
+
+    A flexible encoder learns wrong positives as readily as right ones. With `caution` its weight
+    is multiplied by that power of the share of positives that can be trusted.
+    """
 
     encoder: dict[str, object] = field(default_factory=dict)
     training: TrainingSettings = field(default_factory=TrainingSettings)
     weight: float = 1.0
+    caution: float = 0.0
+
+    def trained(self, epochs: int, trust: float) -> Member:
+        """What became of it: the epochs it took, and its weight once the trust is known."""
+        training = replace(self.training, epochs=epochs)
+        return Member(self.encoder, training, self.weight * trust**self.caution)
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,7 @@ class Plan:
                 dict(member["encoder"]),
                 TrainingSettings.from_plain(member["training"]),
                 member["weight"],
+                member.get("caution", 0.0),
             )
             for member in stored["members"]
         )
@@ -77,10 +88,11 @@ class Recipe:
 
     Of several `plans` a task that can hide part of what it learns from takes the one that does best
     there, others the first. With `stop_early` the hidden part says how many epochs to train, too.
-    Where labels held out of the head are likelier with less of what was learned beside the
-    attributes, the trust in it is multiplied by `doubt` (1: never). Answers of the head with a
-    chance above `sure` are labels for a second fit of it (1: never). With `signals`, hidden links
-    say how much degrees and relations count beside the embeddings in the score of a pair.
+    Where labels held out of the head are hardly likelier with all that was learned than with less
+    of it beside the attributes, the trust in it is multiplied by `doubt` (1: never). Answers of the
+    head with a chance above `sure` are labels for a second fit of it (1: never). With `signals`,
+    hidden links say how much degrees and relations count beside the embeddings in the score of a
+    pair.
     """
 
     sampler: SamplerSettings = field(default_factory=SamplerSettings)

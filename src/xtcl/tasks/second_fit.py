@@ -15,7 +15,7 @@ SURE = 0.8
 """The chance from which on an answer is taken for a label."""
 MOSTLY_RIGHT = 0.8
 """The held-out accuracy that a head must have to be its own teacher."""
-MOST_ROWS = 5_000
+MOST_ROWS = 10_000
 """Further labels that are taken; more of them say the same again."""
 
 
