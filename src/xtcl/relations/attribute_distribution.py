@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch import Tensor
+
 from xtcl.errors import UsageError
 from xtcl.relations.factors import cosine_rows, spread
 from xtcl.relations.relation import Relation, Rows
@@ -38,6 +40,10 @@ class AttributeDistribution(Relation):
         if self.hops < 1:
             raise UsageError(f"AttributeDistribution needs hops of at least 1, not {self.hops}.")
 
+    def factors(self, view: TrainingView) -> Tensor:
+        """The attributes summed over walks of k steps."""
+        return spread(view.adjacency, view.dense_attributes(), self.hops)
+
     def prepare(self, view: TrainingView) -> Rows:
-        """The factors are the attributes summed over walks of k steps."""
-        return cosine_rows(spread(view.adjacency, view.dense_attributes(), self.hops))
+        """Cosines of the factors."""
+        return cosine_rows(self.factors(view))

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.factors import cosine_rows
@@ -56,8 +57,16 @@ class AttributeLabelDistribution(Relation):
         labelled = view.label_holders
         key = (self.name, self.hops, self.quantile, labelled.tobytes())
         above = view.once(key, lambda: self._above(view, labelled))
-        counted = above @ view.one_hot_labels()[labelled]
-        return cosine_rows(torch.from_numpy(counted).to(view.device, torch.float32))
+        return cosine_rows(self.spread_over(above, view, labelled))
+
+    @staticmethod
+    def spread_over(above: sp.csr_array, view: TrainingView, columns: np.ndarray) -> Tensor:
+        """The factors: training labels summed over `above`, a sparse matrix of V rows.
+
+        Its columns are the nodes `columns`.
+        """
+        counted = above @ view.one_hot_labels()[columns]
+        return torch.from_numpy(counted).to(view.device, torch.float32)
 
     def _above(self, view: TrainingView, labelled: np.ndarray) -> sp.csr_array:
         """Similarity of all nodes to `labelled` ones where it is above, a sparse matrix [V, L]."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch import Tensor
+
 from xtcl.relations.factors import cosine_rows
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.view import ATTRIBUTES, TrainingView
@@ -31,6 +33,10 @@ class AttributeSimilarity(Relation):
     title: ClassVar[str] = "Attr Sim."
     reads: ClassVar[frozenset[str]] = frozenset({ATTRIBUTES})
 
+    def factors(self, view: TrainingView) -> Tensor:
+        """The attributes themselves."""
+        return view.dense_attributes()
+
     def prepare(self, view: TrainingView) -> Rows:
-        """The factors are the attributes themselves."""
-        return cosine_rows(view.dense_attributes())
+        """Cosines of the factors."""
+        return cosine_rows(self.factors(view))

@@ -10,15 +10,20 @@ from xtcl.relations.relation import Rows
 from xtcl.relations.sparse import to_device
 
 
+def unit_rows(factors: Tensor) -> Tensor:
+    """Rows whose inner products are cosines; zero rows stay zero."""
+    rows = torch.nn.functional.normalize(factors)
+    # Zero columns change nothing, but without them a product of few columns with an odd number of
+    # factors rounds differently at different places of a tile (seen with MKL for V < 12).
+    return torch.nn.functional.pad(rows, (0, -rows.shape[1] % 16 or 16 * (rows.shape[1] == 0)))
+
+
 def cosine_rows(factors: Tensor) -> Rows:
     """cos(f_u, f_v) for all v, with negative values cut to 0 and zero rows similar to nothing.
 
     Cost: O(V D) memory for the factors, O(b V D) per block of b rows.
     """
-    rows = torch.nn.functional.normalize(factors)
-    # Zero columns change nothing, but without them a product of few columns with an odd number of
-    # factors rounds differently at different places of a tile (seen with MKL for V < 12).
-    rows = torch.nn.functional.pad(rows, (0, -rows.shape[1] % 16))
+    rows = unit_rows(factors)
 
     def compute(nodes: Tensor) -> Tensor:
         return (rows[nodes] @ rows.T).clamp_(0.0, 1.0)

@@ -41,11 +41,15 @@ class GraphDistance(Relation):
     title: ClassVar[str] = "Graph Distance"
     reads: ClassVar[frozenset[str]] = frozenset({LINKS})
 
+    def diameter(self, view: TrainingView) -> int:
+        """D."""
+        return view.once("diameter", lambda: largest_component_diameter(view.adjacency))
+
     def prepare(self, view: TrainingView) -> Rows:
         """Find the diameter once; then breadth-first search from all nodes of a block together."""
         loops = sp.eye_array(view.num_nodes, dtype=np.float32)
         reach = to_device(sp.csr_array(view.adjacency + loops), view.device)
-        diameter = largest_component_diameter(view.adjacency)
+        diameter = self.diameter(view)
         num_nodes, device = view.num_nodes, view.device
 
         def compute(nodes: Tensor) -> Tensor:

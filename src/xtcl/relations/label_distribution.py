@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from xtcl.errors import UsageError
 from xtcl.relations.factors import cosine_rows, spread
@@ -44,7 +45,11 @@ class LabelDistribution(Relation):
         if self.hops < 1:
             raise UsageError(f"LabelDistribution needs hops of at least 1, not {self.hops}.")
 
-    def prepare(self, view: TrainingView) -> Rows:
-        """The factors are the training labels summed over walks of k steps."""
+    def factors(self, view: TrainingView) -> Tensor:
+        """The training labels summed over walks of k steps."""
         labels = torch.from_numpy(view.one_hot_labels()).to(view.device)
-        return cosine_rows(spread(view.adjacency, labels, self.hops))
+        return spread(view.adjacency, labels, self.hops)
+
+    def prepare(self, view: TrainingView) -> Rows:
+        """Cosines of the factors."""
+        return cosine_rows(self.factors(view))

@@ -61,14 +61,22 @@ class Topology(Relation):
     title: ClassVar[str] = "Topology Sim."
     reads: ClassVar[frozenset[str]] = frozenset({LINKS})
 
+    def without_overlap(self, view: TrainingView) -> tuple[Tensor, Tensor, Tensor]:
+        """The degrees that occur [K], which each node has [V], and s of nodes that share nothing.
+
+        Such an s depends on the two degrees only: float32 [K, K].
+        """
+        degrees, which = np.unique(np.diff(view.adjacency.indptr), return_inverse=True)
+        kinds = torch.tensor(degrees, dtype=torch.float64, device=view.device)
+        none = torch.zeros_like(kinds)
+        disjoint = mutual_information(kinds[:, None], kinds, none, view.num_nodes).float()
+        return kinds, torch.tensor(which, device=view.device), disjoint
+
     def prepare(self, view: TrainingView) -> Rows:
         """Table of the values without overlap; pairs that share neighbours are put in on top."""
         count = view.num_nodes
         shared = common_neighbours(view.adjacency, view.device)
-        degrees, which = np.unique(np.diff(view.adjacency.indptr), return_inverse=True)
-        kinds = torch.tensor(degrees, dtype=torch.float64, device=view.device)
-        kind = torch.tensor(which, device=view.device)
-        disjoint = mutual_information(kinds[:, None], kinds, torch.zeros_like(kinds), count).float()
+        kinds, kind, disjoint = self.without_overlap(view)
 
         def compute(nodes: Tensor) -> Tensor:
             overlap = shared(nodes)

@@ -1,0 +1,70 @@
+"""Relations of factors: the largest cosines, searched for among different rows only."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from xtcl.relations.factors import cosine_rows, unit_rows
+from xtcl.relations.nearest.cut import Cut, best_of_lists
+from xtcl.relations.nearest.dense import of_whole_rows
+from xtcl.relations.nearest.groups import grouped
+from xtcl.relations.nearest.index import IndexSearch
+from xtcl.relations.nearest.parts import ranges
+from xtcl.relations.nearest.rows import Nearest, NearestRows
+from xtcl.relations.nearest.search import Search, blocked_search
+from xtcl.relations.relation import SimilarityRows
+
+
+def nearest_by_factors(factors: Tensor, cut: Cut, index_past: int | None) -> Nearest:
+    """Exact, or by an index where more than `index_past` rows are different."""
+    if cut.full:
+        return of_whole_rows(SimilarityRows(cosine_rows(factors), factors.device), cut)
+    return FactorRows(factors, cut, index_past)
+
+
+class FactorRows:
+    """The largest cosines of a few rows at a time.
+
+    A group beyond the cap + 1 best, equals in the order of their first nodes, holds none of the
+    cap + 1 best nodes, since each of the others has a better one. So groups are searched for as
+    nodes are, and one search serves all nodes of a group; the one more stands in for the node.
+    Cost: O(b G D) for b rows and G different rows.
+
+    `recall` is the share of the best that the search finds, 1 but for an index.
+    """
+
+    def __init__(self, factors: Tensor, cut: Cut, index_past: int | None) -> None:
+        self.cut, self.device = cut, factors.device
+        self.groups = grouped(unit_rows(factors))
+        self.recall = 1.0
+        self.search: Search
+        if index_past is None or len(self.groups.rows) <= index_past:
+            self.search = blocked_search(self.groups.rows, cut.cap + 1)
+        else:
+            self.search = index = IndexSearch(self.groups.rows, cut.cap + 1)
+            self.recall = index.recall
+
+    def __call__(self, nodes: Tensor) -> NearestRows:
+        """The above sets of `nodes`."""
+        asked = nodes.cpu().numpy()
+        which, back = np.unique(self.groups.group[asked], return_inverse=True)
+        lists = best_of_lists(self._members(which)[back], asked, self.cut)
+        return NearestRows.of(lists, self.device)
+
+    def _members(self, which: np.ndarray) -> sp.csr_array:
+        """The cap + 1 nodes most similar to the groups `which`, sparse [len(which), V]."""
+        number = self.cut.cap + 1
+        values, places = (part.cpu().numpy() for part in self.search(torch.from_numpy(which)))
+        row, column = np.nonzero(values)
+        value, group = values[row, column], places[row, column]
+        length = np.minimum(np.diff(self.groups.start)[group], number)
+        nodes = self.groups.members[ranges(self.groups.start[group], length)]
+        total = np.bincount(row, weights=length, minlength=len(which)).astype(np.int64)
+        lists = sp.csr_array(
+            (np.repeat(value, length), nodes, np.concatenate([[0], np.cumsum(total)])),
+            shape=(len(which), len(self.groups.group)),
+        )
+        return best_of_lists(lists, np.full(len(which), -1), Cut(number, number))

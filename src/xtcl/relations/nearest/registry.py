@@ -1,0 +1,81 @@
+"""The nearest rows of a relation, found the way that fits its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xtcl.relations.attribute_distribution import AttributeDistribution
+from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
+from xtcl.relations.attribute_similarity import AttributeSimilarity
+from xtcl.relations.graph_distance import GraphDistance
+from xtcl.relations.jaccard import Jaccard
+from xtcl.relations.label_distribution import LabelDistribution
+from xtcl.relations.link import Link
+from xtcl.relations.nearest.attribute_distribution import (
+    nearest_by_attribute_distribution,
+    nearest_by_attribute_label_distribution,
+)
+from xtcl.relations.nearest.cut import Cut
+from xtcl.relations.nearest.dense import of_whole_rows
+from xtcl.relations.nearest.factors import nearest_by_factors
+from xtcl.relations.nearest.graph_distance import nearest_by_distance
+from xtcl.relations.nearest.jaccard import nearest_by_jaccard
+from xtcl.relations.nearest.link import nearest_by_link
+from xtcl.relations.nearest.pagerank import nearest_by_pagerank
+from xtcl.relations.nearest.rows import Nearest
+from xtcl.relations.nearest.topology import nearest_by_topology
+from xtcl.relations.pagerank import PageRank
+from xtcl.relations.relation import Relation
+from xtcl.relations.topology import Topology
+from xtcl.relations.view import TrainingView
+
+Method = Callable[[Any, TrainingView, Cut, int | None], Nearest]
+
+
+def _sparse(method: Callable[[Any, TrainingView, Cut], Nearest]) -> Method:
+    return lambda relation, view, cut, index_past: method(relation, view, cut)
+
+
+def _of_factors(
+    relation: AttributeSimilarity | LabelDistribution,
+    view: TrainingView,
+    cut: Cut,
+    index_past: int | None,
+) -> Nearest:
+    return nearest_by_factors(relation.factors(view), cut, index_past)
+
+
+METHODS: dict[type[Relation], Method] = {
+    Link: _sparse(nearest_by_link),
+    PageRank: _sparse(nearest_by_pagerank),
+    Jaccard: _sparse(nearest_by_jaccard),
+    Topology: _sparse(nearest_by_topology),
+    GraphDistance: _sparse(nearest_by_distance),
+    AttributeSimilarity: _of_factors,
+    AttributeDistribution: nearest_by_attribute_distribution,
+    LabelDistribution: _of_factors,
+    AttributeLabelDistribution: nearest_by_attribute_label_distribution,
+}
+
+
+def nearest(
+    relation: Relation,
+    view: TrainingView,
+    quantile: float,
+    cap: int,
+    *,
+    index_past: int | None = None,
+) -> Nearest:
+    """The above set of rows, cut to the `cap` best by similarity, equals in the order of nodes.
+
+    With a cap of V - 1 it is the above set of the exact mode. PageRank is within a stated error
+    where the cap is below the quantile's rank. Where more than `index_past` nodes have different
+    factors, an index of FAISS finds most of the best (see its `recall`); left out, all is searched.
+    A relation of another type, one derived from ours too, is computed in whole rows.
+    """
+    cut = Cut.of(quantile, cap, view.num_nodes)
+    method = METHODS.get(type(relation))
+    if method is None:
+        return of_whole_rows(relation.on(view), cut)
+    return method(relation, view, cut, index_past)

@@ -1,0 +1,44 @@
+"""What a search for the nearest gives: for a block of nodes, a short list each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+
+class NearestRows(NamedTuple):
+    """Lists of nodes in CSR form: that of the i-th node asked for is start[i] : start[i + 1]."""
+
+    start: Tensor  # int64 [b + 1]
+    nodes: Tensor  # int64 [m], ascending within a row
+    similarities: Tensor  # float32 [m]
+
+    @classmethod
+    def of(cls, lists: sp.csr_array, device: torch.device) -> NearestRows:
+        """From a sparse matrix [b, V] with sorted indices."""
+        return cls(
+            torch.from_numpy(lists.indptr.astype(np.int64)).to(device),
+            torch.from_numpy(lists.indices.astype(np.int64)).to(device),
+            torch.from_numpy(lists.data.astype(np.float32)).to(device),
+        )
+
+    def matrix(self, num_nodes: int) -> sp.csr_array:
+        """As a sparse matrix [b, V]."""
+        start, nodes, similarities = (part.cpu().numpy() for part in self)
+        return sp.csr_array((similarities, nodes, start), shape=(len(start) - 1, num_nodes))
+
+
+Nearest = Callable[[Tensor], NearestRows]
+"""Takes node indices [b], gives the above set of each, cut to the cap."""
+
+
+def recall(found: NearestRows, expected: NearestRows, num_nodes: int) -> float:
+    """Share of the expected pairs that were found; 1 where none was expected."""
+    wanted = expected.matrix(num_nodes)
+    hits = found.matrix(num_nodes).astype(bool).multiply(wanted.astype(bool)).nnz
+    return hits / wanted.nnz if wanted.nnz else 1.0

@@ -1,0 +1,58 @@
+"""The above sets of whole rows, sorted out in plain Python."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from dense import all_rows
+
+from xtcl.relations.attribute_distribution import AttributeDistribution
+from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
+from xtcl.relations.factors import cosine_rows
+from xtcl.relations.nearest.rows import NearestRows
+from xtcl.relations.relation import Relation, SimilarityRows
+from xtcl.relations.thresholds import levels
+from xtcl.relations.view import TrainingView
+
+Lists = list[list[tuple[int, float]]]
+
+
+def expected(relation: Relation, view: TrainingView, quantile: float, cap: int) -> Lists:
+    """(node, similarity) of each row's above set, the `cap` best by similarity, then node."""
+    rows = torch.from_numpy(whole_rows(relation, view, cap))
+    above = levels(rows, torch.arange(view.num_nodes), [quantile]) > 0
+    lists = []
+    for row, mask in zip(rows, above, strict=True):
+        pairs = [(float(row[v]), int(v)) for v in torch.nonzero(mask)[:, 0]]
+        best = sorted(pairs, key=lambda pair: (-pair[0], pair[1]))[:cap]
+        lists.append(sorted((node, value) for value, node in best))
+    return lists
+
+
+def whole_rows(relation: Relation, view: TrainingView, cap: int) -> np.ndarray:
+    """All similarities [V, V]; those of the attribute label distribution depend on the cap."""
+    if type(relation) is not AttributeLabelDistribution:
+        rows: np.ndarray = all_rows(relation, view)
+        return rows
+    above = np.zeros((view.num_nodes, view.num_nodes), dtype=np.float32)
+    source = AttributeDistribution(relation.hops)
+    for u, pairs in enumerate(expected(source, view, relation.quantile, cap)):
+        for v, value in pairs:
+            above[u, v] = value
+    factors = torch.from_numpy(sp.csr_array(above) @ view.one_hot_labels())
+    capped = SimilarityRows(cosine_rows(factors), view.device)
+    return capped(torch.arange(view.num_nodes)).numpy()
+
+
+def as_lists(found: NearestRows) -> Lists:
+    """The same form for what was found."""
+    assert found.start.dtype == found.nodes.dtype == torch.int64
+    assert found.similarities.dtype == torch.float32
+    ends = found.start.tolist()
+    pairs = list(zip(found.nodes.tolist(), found.similarities.tolist(), strict=True))
+    assert ends[0] == 0
+    assert ends[-1] == len(pairs)
+    return [pairs[a:b] for a, b in itertools.pairwise(ends)]

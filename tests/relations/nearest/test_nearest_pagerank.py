@@ -1,0 +1,67 @@
+"""Forward push: the proven bound, what it finds, and how much memory it takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from dense import all_rows
+from hypothesis import given
+from hypothesis import strategies as st
+from nearest_oracle import as_lists
+from strategies import make_view, views
+
+from xtcl.graph.datasets import load_dataset
+from xtcl.relations.nearest import pagerank
+from xtcl.relations.nearest.cut import Cut
+from xtcl.relations.nearest.dense import of_whole_rows
+from xtcl.relations.nearest.pagerank import Push, push_error
+from xtcl.relations.nearest.registry import nearest
+from xtcl.relations.nearest.rows import recall
+from xtcl.relations.pagerank import PageRank
+from xtcl.relations.view import TrainingView
+
+
+def estimates(view: TrainingView, alpha: float, error: float) -> np.ndarray:
+    push = Push(view.adjacency, alpha, error)
+    found: sp.csr_array = push(np.arange(view.num_nodes), lambda found, nodes: found)
+    return np.asarray(found.toarray())
+
+
+@given(views(), st.sampled_from([0.3, 0.85, 0.95]), st.sampled_from([0.3, 0.03, 1e-3, 1e-6]))
+def test_is_below_the_exact_row_by_no_more_than_the_bound(
+    view: TrainingView, alpha: float, error: float
+) -> None:
+    missing = all_rows(PageRank(alpha), view) - estimates(view, alpha, error)
+    rounding = 1e-6
+    assert missing.min() >= -rounding
+    assert (missing <= error * np.diff(view.adjacency.indptr) + rounding).all()
+
+
+@pytest.mark.parametrize("shape", ["random", "star", "cliques"])
+def test_the_bound_holds_for_what_is_given(shape: str) -> None:
+    view = make_view(400, 2, shape)
+    exact = all_rows(PageRank(), view)
+    degree = np.diff(view.adjacency.indptr)
+    found = as_lists(nearest(PageRank(), view, 0.9, 20)(torch.arange(400)))
+    for u, pairs in enumerate(found):
+        for v, value in pairs:
+            assert -1e-6 <= exact[u, v] - value <= push_error(view, 20) * degree[v] + 1e-6
+
+
+def test_finds_most_of_the_best_on_cora() -> None:
+    view = TrainingView.of(load_dataset("cora"))
+    cut = Cut(16, 16)
+    nodes = torch.arange(0, view.num_nodes, 5)
+    found = nearest(PageRank(), view, 0.99, 16)(nodes)
+    exact = of_whole_rows(PageRank().on(view), cut)(nodes)
+    assert recall(found, exact, view.num_nodes) > 0.85
+
+
+def test_a_small_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = make_view(400, 2)
+    everything = as_lists(nearest(PageRank(), view, 0.9, 10)(torch.arange(400)))
+    monkeypatch.setattr(pagerank, "MAX_PATHS", 300)
+    monkeypatch.setattr(pagerank, "SOURCES", 300)
+    assert as_lists(nearest(PageRank(), view, 0.9, 10)(torch.arange(400))) == everything
