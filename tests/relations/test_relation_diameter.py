@@ -66,3 +66,12 @@ def test_hop_distances_agree_with_networkx(view: TrainingView) -> None:
         lengths = nx.single_source_shortest_path_length(graph, u)
         expected = [lengths.get(v, UNREACHED) for v in graph]
         assert hop_distances(view.adjacency, u).tolist() == expected
+
+
+@pytest.mark.parametrize("searches", [1, 2, 5, 1000])
+def test_few_searches_give_an_upper_bound(searches: int) -> None:
+    graph = nx.fast_gnp_random_graph(150, 3 / 150, seed=3)
+    exact = nx.diameter(first_largest(graph))
+    bound = largest_component_diameter(adjacency_of(graph), searches)
+    assert exact <= bound <= 2 * exact
+    assert searches < 1000 or bound == exact

@@ -29,8 +29,10 @@ def hop_distances(adjacency: sp.csr_array, source: int) -> np.ndarray:
     return distance
 
 
-def largest_component_diameter(adjacency: sp.csr_array) -> int:
+def largest_component_diameter(adjacency: sp.csr_array, searches: int | None = None) -> int:
     """Exact diameter of the largest component; 1 where no component has two nodes.
+
+    With `searches` it is the least proven upper bound after so many of them.
 
     A search from one node bounds the eccentricity of all others from both sides. Searching from
     the node with the highest upper bound and the one with the lowest lower bound in turn closes the
@@ -44,7 +46,9 @@ def largest_component_diameter(adjacency: sp.csr_array) -> int:
     upper = np.full(len(members), len(members), dtype=np.int64)
     open_nodes = np.arange(len(members))
     take_highest = True
-    while len(open_nodes) and upper[open_nodes].max() > lower.max():
+    left = len(members) if searches is None else searches
+    while left and len(open_nodes) and upper[open_nodes].max() > lower.max():
+        left -= 1
         bounds = upper[open_nodes] if take_highest else -lower[open_nodes]
         take_highest = not take_highest
         node = int(open_nodes[np.argmax(bounds)])
@@ -53,4 +57,5 @@ def largest_component_diameter(adjacency: sp.csr_array) -> int:
         lower = np.maximum(lower, np.maximum(distance, eccentricity - distance))
         upper = np.minimum(upper, eccentricity + distance)
         open_nodes = open_nodes[(open_nodes != node) & (lower[open_nodes] < upper[open_nodes])]
-    return max(int(lower.max()), 1)
+    bound = upper[open_nodes].max() if len(open_nodes) else 0
+    return max(int(lower.max()), int(bound), 1)

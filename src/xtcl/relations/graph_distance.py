@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from xtcl.errors import UsageError
 from xtcl.relations.diameter import largest_component_diameter
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.sparse import to_device
@@ -32,18 +33,28 @@ class GraphDistance(Relation):
     Citation: Dijkstra, "A note on two problems in connexion with graphs", Numerische Mathematik 1,
     1959.
 
+    On random graphs finding D is what takes longest. `searches` is a limit for it, after which D is
+    the least bound known: similarities change, their order does not.
+
     >>> from xtcl.relations.examples import path_of_four, rows
     >>> rows(GraphDistance(), path_of_four(), [0])
     [[1.0, 1.0, 0.667, 0.333]]
     """
 
+    searches: int | None = None
+
     name: ClassVar[str] = "graph-distance"
     title: ClassVar[str] = "Graph Distance"
     reads: ClassVar[frozenset[str]] = frozenset({LINKS})
 
+    def __post_init__(self) -> None:
+        if self.searches is not None and self.searches < 1:
+            raise UsageError(f"GraphDistance needs one search at least, not {self.searches}.")
+
     def diameter(self, view: TrainingView) -> int:
-        """D."""
-        return view.once("diameter", lambda: largest_component_diameter(view.adjacency))
+        """D, found once."""
+        key = ("diameter", self.searches)
+        return view.once(key, lambda: largest_component_diameter(view.adjacency, self.searches))
 
     def prepare(self, view: TrainingView) -> Rows:
         """Find the diameter once; then breadth-first search from all nodes of a block together."""

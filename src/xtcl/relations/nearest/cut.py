@@ -51,35 +51,35 @@ def rows_of(lists: sp.csr_array) -> np.ndarray:
 
 def best_of_lists(lists: sp.csr_array, nodes: np.ndarray, cut: Cut) -> sp.csr_array:
     """Cut the rows of a sparse matrix, in any order, that belong to `nodes`; sorted by node."""
-    row = rows_of(lists)
-    lists = _chosen(lists, row, (lists.data >= TINY) & (lists.indices != nodes[row]))
-    floor, row = floors(lists, cut.place), rows_of(lists)
-    lists = _chosen(lists, row, lists.data >= floor[row])
+    lists = lists.astype(np.float32, copy=False)
+    lists = chosen(lists, (lists.data >= TINY) & (lists.indices != nodes[rows_of(lists)]))
+    floor = floors(lists, cut.place)
+    lists = chosen(lists, lists.data >= floor[rows_of(lists)])
     lists.sort_indices()
     row = rows_of(lists)
     larger = lists.data > floor[row]
     room = cut.cap - np.bincount(row[larger], minlength=len(nodes))
     equals = np.concatenate([[0], np.cumsum(~larger)])
     place = equals[1:] - equals[lists.indptr[row]]
-    return _chosen(lists, row, larger | (place <= room[row]))
+    return chosen(lists, larger | (place <= room[row]))
 
 
-def _chosen(lists: sp.csr_array, row: np.ndarray, kept: np.ndarray) -> sp.csr_array:
-    lengths = np.bincount(row[kept], minlength=lists.shape[0])
-    start = np.concatenate([[0], np.cumsum(lengths)])
-    data = lists.data[kept].astype(np.float32, copy=False)
-    return sp.csr_array((data, lists.indices[kept], start), shape=lists.shape)
+def chosen(lists: sp.csr_array, kept: np.ndarray) -> sp.csr_array:
+    """The entries that are `kept`."""
+    start = np.concatenate([[0], np.cumsum(kept)])[lists.indptr]
+    return sp.csr_array((lists.data[kept], lists.indices[kept], start), shape=lists.shape)
 
 
 def floors(lists: sp.csr_array, place: int) -> np.ndarray:
     """The `place`-th largest of every row, 0 where there are not so many."""
     floor = np.zeros(lists.shape[0], dtype=np.float32)
     length = np.diff(lists.indptr)
-    # Positive floats are in the order of their bits: one sort of integers does for all rows.
+    # Positive floats are in the order of their bits: one sort of integers does for all rows, and
+    # a stable one merges the rows as they lie, in half the time.
     highest = np.int64(2**31 - 1)
     bits = np.ascontiguousarray(lists.data).view(np.int32)
     key = (rows_of(lists).astype(np.int64) << 32) + (highest - bits)
-    key.sort()
+    key.sort(kind="stable")
     long = np.flatnonzero(length >= place)
     found = highest - (key[lists.indptr[long] + place - 1] & (2**32 - 1))
     floor[long] = found.astype(np.int32).view(np.float32)

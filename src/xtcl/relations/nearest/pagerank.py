@@ -26,7 +26,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse as sp
 
-from xtcl.relations.nearest.cut import Cut, best_of_lists
+from xtcl.relations.nearest.cut import Cut, best_of_lists, chosen
 from xtcl.relations.nearest.dense import of_whole_rows
 from xtcl.relations.nearest.parts import MAX_PATHS, in_parts
 from xtcl.relations.nearest.rows import Nearest
@@ -51,7 +51,9 @@ class Push:
     def __init__(self, links: sp.csr_array, alpha: float, error: float) -> None:
         self.alpha, self.error = alpha, error
         self.degree = np.diff(links.indptr).astype(np.float64)
-        self.walk = sp.csr_array(sp.diags_array(1 / np.maximum(self.degree, 1)) @ links)
+        # A residual that stays is multiplied by the upper half, one that is pushed by the lower.
+        walk = sp.diags_array(alpha / np.maximum(self.degree, 1)) @ links
+        self.stay_or_go = sp.csr_array(sp.vstack([sp.eye_array(len(self.degree)), walk]))
 
     def __call__(self, nodes: np.ndarray, finish: Finish) -> sp.csr_array:
         """Estimates p of the rows `nodes`, sparse [b, V], made shorter by `finish`."""
@@ -70,13 +72,10 @@ class Push:
                 halves = (slice(middle), slice(middle, None))
                 done = [self._go_on(nodes[h], found[h], left[h], finish) for h in halves]
                 return sp.csr_array(sp.vstack(done, format="csr"))
-            pushed = left.copy()
-            pushed.data[~large] = 0.0
-            pushed.eliminate_zeros()
-            left.data[large] = 0.0
-            left.eliminate_zeros()
-            found = sp.csr_array(found + (1 - self.alpha) * pushed)
-            left = sp.csr_array(left + self.alpha * (pushed @ self.walk))
+            found = sp.csr_array(found + (1 - self.alpha) * chosen(left, large))
+            column = left.indices + len(self.degree) * large
+            shape = (len(nodes), 2 * len(self.degree))
+            left = sp.csr_array((left.data, column, left.indptr), shape=shape) @ self.stay_or_go
         return finish(sp.csr_array(found + (1 - self.alpha) * left), nodes)
 
 

@@ -20,6 +20,9 @@ from xtcl.relations.nearest.rows import Nearest
 from xtcl.relations.topology import Topology, mutual_information
 from xtcl.relations.view import TrainingView
 
+FEW = 2**15
+"""Pairs whose logarithms are taken together: as many as the cache holds."""
+
 
 def nearest_by_topology(relation: Topology, view: TrainingView, cut: Cut) -> Nearest:
     """Exact. Cost: the paths of two steps, and O(K cap) for K different degrees in a part."""
@@ -30,10 +33,11 @@ def nearest_by_topology(relation: Topology, view: TrainingView, cut: Cut) -> Nea
 
     def sharing(nodes: np.ndarray) -> sp.csr_array:
         shared = sp.csr_array(links[nodes] @ links)
-        u, v = torch.from_numpy(nodes[rows_of(shared)]), torch.from_numpy(shared.indices).long()
-        overlap = torch.from_numpy(shared.data).double()
-        value = mutual_information(degrees[kind[u]], degrees[kind[v]], overlap, count)
-        shared.data = value.float().numpy()
+        row, overlap = rows_of(shared), torch.from_numpy(shared.data)
+        for few in (slice(a, a + FEW) for a in range(0, shared.nnz, FEW)):
+            u, v = kind[nodes[row[few]]], kind[shared.indices[few]]
+            both = overlap[few].double()
+            overlap[few] = mutual_information(degrees[u], degrees[v], both, count).float()
         return shared
 
     def explore(nodes: np.ndarray) -> sp.csr_array:

@@ -1,0 +1,128 @@
+"""Seconds and peak memory of the nearest rows of each relation, on random graphs, and their growth.
+
+    python benchmarks/nearest_rows.py [--sizes 4000,8000,...] [--cap 32] [--index-past N] [--json]
+
+A graph has 10 random links a node, 128 attributes in clusters, 8 classes and labels for a tenth of
+the nodes. Every measurement runs in a process of its own; its memory is the peak above what the
+process held when the graph was there. Seconds are those of one core, so that other work on the
+machine does not count; preparation does. Graph distance stops looking for D after 32 searches.
+The attribute label distribution needs all nearest rows of the attribute distribution first, so its
+time is both; a fit shares them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import resource
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from xtcl.experiments.growth import fit_growth
+from xtcl.relations.nearest.registry import nearest
+from xtcl.relations.registry import make_relation, relation_names
+from xtcl.relations.view import TrainingView
+
+BLOCK = 2**14
+MILLION = 10**6
+OPTIONS = {"graph-distance": {"searches": 32}}
+
+
+def random_view(count: int, seed: int = 0) -> TrainingView:
+    """A random graph whose attributes lie in clusters, a hundred nodes each."""
+    rng = np.random.default_rng(seed)
+    cluster = rng.integers(max(count // 100, 1), size=count)
+    centres = rng.normal(size=(cluster.max() + 1, 128)).astype(np.float32)
+    noise = rng.normal(size=(count, 128)).astype(np.float32)
+    labels = np.where(rng.random(count) < 0.1, cluster % 8, -1)
+    links = rng.integers(count, size=(2, 10 * count))
+    return TrainingView(
+        attributes=centres[cluster] + noise,
+        adjacency=TrainingView.adjacency_of(links[:, links[0] != links[1]], count),
+        labels=labels,
+        num_classes=8,
+    )
+
+
+def measure(name: str, count: int, cap: int, index_past: int | None, answer: Connection) -> None:
+    """Find the nearest rows of all nodes and send what it took."""
+    torch.set_num_threads(1)
+    view = random_view(count)
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    before = pages * resource.getpagesize()
+    start = time.process_time()
+    relation = make_relation(name, **OPTIONS.get(name, {}))
+    find = nearest(relation, view, 0.99, cap, index_past=index_past)
+    prepared = time.process_time() - start
+    listed = sum(len(find(nodes).nodes) for nodes in torch.split(torch.arange(count), BLOCK))
+    took = time.process_time() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    answer.send(
+        {
+            "relation": name,
+            "nodes": count,
+            "seconds": took,
+            "preparation": prepared,
+            "peak_mb": peak / 2**20,
+            "pairs_a_node": listed / count,
+            "recall_of_index": getattr(find, "recall", None),
+        }
+    )
+
+
+def in_own_process(*arguments: Any) -> dict[str, Any]:
+    """What `measure` sends from a fresh process."""
+    fresh = multiprocessing.get_context("spawn")
+    here, there = fresh.Pipe(duplex=False)
+    process = fresh.Process(target=measure, args=(*arguments, there))
+    process.start()
+    found: dict[str, Any] = here.recv()
+    process.join()
+    return found
+
+
+def table(found: list[dict[str, Any]]) -> str:
+    """One line a relation: seconds at every size, growth, memory, and the law at a million."""
+    sizes = sorted({entry["nodes"] for entry in found})
+    lines = [
+        f"{'relation':30}" + "".join(f"{f'{s:,}':>9}" for s in sizes) + "  exponent   MB   1M (min)"
+    ]
+    total = 0.0
+    for name in dict.fromkeys(entry["relation"] for entry in found):
+        own = sorted((e for e in found if e["relation"] == name), key=lambda e: int(e["nodes"]))
+        line = f"{name:30}" + "".join(f"{entry['seconds']:9.2f}" for entry in own)
+        if len(own) > 2:  # from the largest size on, so that fixed costs of small ones do not count
+            growth = fit_growth(sizes, [entry["seconds"] for entry in own])
+            minutes = own[-1]["seconds"] * (MILLION / sizes[-1]) ** growth.exponent / 60
+            total += minutes
+            line += f"{growth.exponent:10.2f}{own[-1]['peak_mb']:6.0f}{minutes:10.1f}"
+        lines.append(line)
+    return "\n".join([*lines, f"all together at a million nodes, one core: {total:.0f} minutes"])
+
+
+def main() -> None:
+    """Measure, print a line each, then the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default="4000,8000,16000,32000,64000")
+    parser.add_argument("--relations", default=",".join(relation_names()))
+    parser.add_argument("--cap", type=int, default=32)
+    parser.add_argument("--index-past", type=int)
+    parser.add_argument("--json", action="store_true", help="print one JSON object a measurement")
+    chosen = parser.parse_args()
+    found = []
+    for name in chosen.relations.split(","):
+        for size in chosen.sizes.split(","):
+            found.append(in_own_process(name, int(size), chosen.cap, chosen.index_past))
+            if chosen.json:
+                print(json.dumps(found[-1]), flush=True)
+    print(table(found))
+
+
+if __name__ == "__main__":
+    main()
