@@ -88,20 +88,25 @@ def in_own_process(*arguments: Any) -> dict[str, Any]:
 
 
 def table(found: list[dict[str, Any]]) -> str:
-    """One line a relation: seconds at every size, growth, memory, and the law at a million."""
+    """One line a relation: seconds at every size, exponents, memory, and minutes at a million.
+
+    Fixed costs of small graphs hide growth, so the last step counts too: from the largest size on
+    the larger of the fitted exponent and that of the last step is taken.
+    """
     sizes = sorted({entry["nodes"] for entry in found})
-    lines = [
-        f"{'relation':30}" + "".join(f"{f'{s:,}':>9}" for s in sizes) + "  exponent   MB   1M (min)"
-    ]
+    heads = [*(f"{size:,}" for size in sizes), "exponent", "last step", "peak MB", "1M (min)"]
+    lines = [f"{'relation':29}" + "".join(f"{head:>10}" for head in heads)]
     total = 0.0
     for name in dict.fromkeys(entry["relation"] for entry in found):
         own = sorted((e for e in found if e["relation"] == name), key=lambda e: int(e["nodes"]))
-        line = f"{name:30}" + "".join(f"{entry['seconds']:9.2f}" for entry in own)
-        if len(own) > 2:  # from the largest size on, so that fixed costs of small ones do not count
-            growth = fit_growth(sizes, [entry["seconds"] for entry in own])
-            minutes = own[-1]["seconds"] * (MILLION / sizes[-1]) ** growth.exponent / 60
+        seconds = [entry["seconds"] for entry in own]
+        line = f"{name:29}" + "".join(f"{second:10.2f}" for second in seconds)
+        if len(own) > 2:
+            exponent = fit_growth(sizes, seconds).exponent
+            last = float(np.log(seconds[-1] / seconds[-2]) / np.log(sizes[-1] / sizes[-2]))
+            minutes = seconds[-1] * (MILLION / sizes[-1]) ** max(exponent, last) / 60
             total += minutes
-            line += f"{growth.exponent:10.2f}{own[-1]['peak_mb']:6.0f}{minutes:10.1f}"
+            line += f"{exponent:10.2f}{last:10.2f}{own[-1]['peak_mb']:10.0f}{minutes:10.1f}"
         lines.append(line)
     return "\n".join([*lines, f"all together at a million nodes, one core: {total:.0f} minutes"])
 

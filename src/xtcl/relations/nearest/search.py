@@ -24,7 +24,7 @@ def blocked_search(rows: Tensor, number: int) -> Search:
     """
     number = min(number, len(rows))
     rows = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % 64))  # zero rows
-    height, width = (256, 8192) if rows.device.type == "cpu" else (4096, 32768)
+    height, width = (256, 4096) if rows.device.type == "cpu" else (4096, 32768)
 
     def search(asked: Tensor) -> Found:
         tiles = [tile(part) for part in torch.split(asked.to(rows.device), height)]
@@ -35,8 +35,12 @@ def blocked_search(rows: Tensor, number: int) -> Search:
         query = rows[torch.nn.functional.pad(asked, (0, height - len(asked)))]
         best = torch.zeros(height, number, device=rows.device)
         place = torch.zeros(height, number, dtype=torch.int64, device=rows.device)
+        # One buffer for all: fresh pages would cost as much as a product of few factors.
+        buffer = torch.empty(height * width, device=rows.device)
         for start in range(0, len(rows), width):
-            products = query @ rows[start : start + width].T
+            columns = rows[start : start + width].T
+            products = buffer[: height * columns.shape[1]].view(height, -1)
+            torch.mm(query, columns, out=products)
             least = best[:, -1:]
             if start == 0:  # what cannot be among the best of the first tile is not worth a sort
                 top = torch.topk(products, min(number, products.shape[1]), dim=1).values[:, -1:]
