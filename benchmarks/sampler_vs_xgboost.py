@@ -26,6 +26,7 @@ from xtcl.graph.datasets import block_model
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.thresholds import levels_above, thresholds
 from xtcl.relations.view import TrainingView
+from xtcl.sampling.judges import Answers
 from xtcl.sampling.patterns import encode, margin_table, tabulate
 from xtcl.sampling.stumps import Stumps, fit_stumps, precision, prior_log_odds, training_order
 
@@ -54,7 +55,12 @@ def learn(values: torch.Tensor, alike: torch.Tensor) -> tuple[Stumps, torch.Tens
         for relation, similarity in enumerate(block):
             eta[relation, nodes] = thresholds(similarity, nodes, QUANTILES)
         different = nodes[:, None] != torch.arange(count)
-        tables.append(tabulate(codes_of(block, nodes, eta[:, nodes]), alike[nodes], different))
+        codes, own = codes_of(block, nodes, eta[:, nodes]), alike[nodes]
+        row, column = torch.nonzero(codes, as_tuple=True)
+        matches = int((own & different).sum())
+        totals = np.array([int(different.sum()) - matches, matches])
+        answers = Answers(own[row, column].numpy(), different[row, column].numpy(), totals)
+        tables.append(tabulate(codes[row, column].numpy(), answers))
     total = sum(tables[1:], start=tables[0])
     digits = total.levels(relations, len(QUANTILES))
     order = training_order(*precision(digits, total.counts, len(QUANTILES)))

@@ -32,7 +32,7 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit
 from xtcl.graph.pairs import is_among, pair_keys
-from xtcl.sampling.positives import NOBODY
+from xtcl.sampling.scored import NOBODY
 from xtcl.tasks.answers import NodeAnswer
 from xtcl.tasks.fit import fit_task
 from xtcl.tasks.pipeline import FitOptions, find_positives

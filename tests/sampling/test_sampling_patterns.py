@@ -13,12 +13,13 @@ from xtcl.errors import UsageError
 from xtcl.relations.pattern_rows import PatternRows, all_nodes
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.view import TrainingView
+from xtcl.sampling.counting import count_patterns
 from xtcl.sampling.crossfit import label_folds, link_folds
 from xtcl.sampling.fold import Fold
+from xtcl.sampling.judges import Answers, judge_by_indicator
 from xtcl.sampling.patterns import (
     PatternCounts,
     check_code_fits,
-    count_patterns,
     margin_table,
     pattern_codes,
     tabulate,
@@ -37,7 +38,7 @@ def counted_one_by_one(fold: Fold, rows: PatternRows) -> Counter[tuple[int, bool
     found: Counter[tuple[int, bool]] = Counter()
     for u in fold.queries:
         per_relation = [level[0].tolist() for _, level in rows(torch.tensor([int(u)]))]
-        alike, counted = fold.judge(np.array([u]))
+        alike, counted = fold.whole(np.array([u]))
         for place, v in enumerate(fold.candidates):
             if counted[0, place]:
                 base = len(rows.quantiles) + 1
@@ -89,9 +90,7 @@ def test_heights_give_the_same_tables_on_every_kind_of_graph(
 ) -> None:
     nodes = np.arange(view.num_nodes)
 
-    def judge(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return view.labels[u][:, None] == view.labels, u[:, None] != nodes
-
+    judge = judge_by_indicator(lambda u, v: view.labels[u][:, None] == view.labels[v], nodes)
     fold = Fold(view, nodes, nodes, judge)
     rows = paper_rows(view, (0.5, 0.99))
     table, whole = count_patterns(fold, rows, height), count_patterns(fold, rows, 10**6)
@@ -104,10 +103,7 @@ def test_heights_give_the_same_tables_on_every_kind_of_graph(
 def test_candidates_may_come_in_any_order(share: float) -> None:
     view = make_view(20, 2)
     chosen = np.random.default_rng(0).permutation(20)[: int(20 * share)]
-
-    def judge(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return (u[:, None] + chosen) % 3 == 0, u[:, None] != chosen
-
+    judge = judge_by_indicator(lambda u, v: (u[:, None] + v) % 3 == 0, chosen)
     fold = Fold(view, np.arange(20), chosen, judge)
     rows = paper_rows(view, (0.9,))
     assert as_counter(count_patterns(fold, rows, 7)) == counted_one_by_one(fold, rows)
@@ -126,8 +122,8 @@ def test_many_relations_and_levels_keep_their_digits() -> None:
     """The largest code that is allowed, 4^12 - 1, survives the counting."""
     check_code_fits(12, 3)
     largest = 4**12 - 1
-    yes = torch.tensor([[True]])
-    table = tabulate(torch.tensor([[largest]]), yes, yes)
+    yes = np.array([True])
+    table = tabulate(np.array([largest]), Answers(yes, yes, np.array([0, 1])))
     assert table.codes.tolist() == [0, largest]
     assert table.counts.tolist() == [[0, 0], [0, 1]]
     assert table.levels(12, 3)[1].tolist() == [3] * 12
@@ -156,10 +152,12 @@ def test_tables_add_up(pairs: list[tuple[int, bool, bool]], cut: int) -> None:
     """A table of some pairs plus a table of the others is the table of all."""
 
     def table(some: list[tuple[int, bool, bool]]) -> PatternCounts:
-        codes = torch.tensor([[code for code, _, _ in some]], dtype=torch.int64)
-        alike = torch.tensor([[alike for _, alike, _ in some]], dtype=torch.bool)
-        counted = torch.tensor([[counted for _, _, counted in some]], dtype=torch.bool)
-        return tabulate(codes, alike, counted)
+        codes = np.array([code for code, _, _ in some], dtype=np.int64)
+        alike = np.array([alike for _, alike, _ in some], dtype=bool)
+        counted = np.array([counted for _, _, counted in some], dtype=bool)
+        totals = np.bincount(alike[counted], minlength=2)
+        listed = codes != 0
+        return tabulate(codes[listed], Answers(alike[listed], counted[listed], totals))
 
     expected = Counter((code, alike) for code, alike, counted in pairs if counted)
     assert as_counter(table(pairs)) == expected

@@ -14,9 +14,11 @@ from torch import Tensor
 
 from xtcl.relations.pattern_rows import PatternRows, all_nodes
 from xtcl.relations.registry import resolve_relations
-from xtcl.relations.relation import Relation, Rows, SimilarityRows
+from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.view import LINKS, TrainingView
-from xtcl.sampling.positives import NOBODY, Positives, Shuffle, find_positives
+from xtcl.sampling.positives import Positives, find_positives
+from xtcl.sampling.scored import NOBODY
+from xtcl.sampling.shuffle import Shuffle
 from xtcl.sampling.stumps import Stumps
 
 QUANTILES = (0.5, 0.9)
@@ -53,14 +55,16 @@ def sorted_candidates(
     stumps: Stumps,
     *,
     seed: int,
-    tie_break: SimilarityRows | None = None,
+    tie_break: Relation | None = None,
     exclude: sp.csr_array | None = None,
 ) -> list[list[tuple[float, int]]]:
     """All candidates of every node as (score, node), best first, by plain sorting."""
     everyone = all_nodes(rows.num_nodes)
     levels = np.stack([level.numpy() for _, level in rows(everyone)])
     place = Shuffle(rows.num_nodes, seed, torch.device("cpu"))(everyone).numpy()
-    similarity = np.zeros_like(place) if tie_break is None else tie_break(everyone).double().numpy()
+    similarity = np.zeros_like(place)
+    if tie_break is not None:
+        similarity = tie_break.on(rows.view)(everyone).double().numpy()
     banned = np.zeros(place.shape) if exclude is None else exclude.toarray()
     result = []
     for u in range(rows.num_nodes):
@@ -114,7 +118,7 @@ def test_equals_sorting_by_score_similarity_and_shuffle(
     relations = [*resolve_relations(["link", "jaccard", "attribute-similarity"]), Eighths(1)]
     rows = PatternRows(relations, view, QUANTILES)
     stumps = stumps_for(4, count, coarse=True)
-    tie_break = Eighths(2).on(view)
+    tie_break = Eighths(2)
     exclude = sp.csr_array(np.random.default_rng(1).random((count, count)) < excluded)
     found = find_positives(
         rows, stumps, number, seed=3, height=7, tie_break=tie_break, exclude=exclude
@@ -128,7 +132,7 @@ def test_equals_sorting_by_score_similarity_and_shuffle(
 def test_any_height_gives_the_same_positives(count: int, tie_break: str | None) -> None:
     view = make_view(count, count, attributes="signed")
     rows = PatternRows(resolve_relations("paper"), view, QUANTILES)
-    breaker = resolve_relations(tie_break)[0].on(view) if tie_break else None
+    breaker = resolve_relations(tie_break)[0] if tie_break else None
     exclude = view.adjacency
 
     def positives(height: int) -> Positives:
@@ -189,16 +193,15 @@ def test_isolated_nodes_get_nobody_from_link_relations() -> None:
 def test_another_seed_differs_only_within_ties(breaker: Relation | None) -> None:
     view = make_view(60, 3)
     rows = PatternRows([*resolve_relations(["link", "jaccard"]), Eighths(1)], view, QUANTILES)
-    tie_break = breaker.on(view) if breaker else None
     first, same, other = (
-        find_positives(rows, stumps_for(3, 2), 8, seed=seed, height=64, tie_break=tie_break)
+        find_positives(rows, stumps_for(3, 2), 8, seed=seed, height=64, tie_break=breaker)
         for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(first.nodes, same.nodes)
     assert (first.nodes != other.nodes).any()
     np.testing.assert_array_equal(first.scores, other.scores)
-    if tie_break is not None:
-        similarity = tie_break(all_nodes(60)).numpy()
+    if breaker is not None:
+        similarity = breaker.on(view)(all_nodes(60)).numpy()
         of_first = np.take_along_axis(similarity, first.nodes, axis=1)
         of_other = np.take_along_axis(similarity, other.nodes, axis=1)
         assert first.filled.all()

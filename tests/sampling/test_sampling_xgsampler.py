@@ -155,7 +155,7 @@ def test_positives_break_ties_by_attribute_distribution_by_default() -> None:
         7,
         seed=0,
         height=64,
-        tie_break=breaker.on(view),
+        tie_break=breaker,
     )
     np.testing.assert_array_equal(sampler.positives(7).nodes, expected.nodes)
 

@@ -9,7 +9,7 @@ import torch
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.datasets import block_model
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.crossfit import Indicator
+from xtcl.sampling.judges import Indicator
 from xtcl.tasks.choice import Choice
 from xtcl.tasks.fit import fit_task
 from xtcl.tasks.node_classification import NodeClassification
@@ -36,7 +36,7 @@ def judged(task: OwnTask, folds: int) -> tuple[set[tuple[int, int]], set[tuple[i
     """The ordered pairs that count, and those of them that are alike, over all folds."""
     counted, alike = set(), set()
     for fold in task.folds(view_of(), folds, np.random.default_rng(0)):
-        same, counts = fold.judge(fold.queries)
+        same, counts = fold.whole(fold.queries)
         for i, u in enumerate(fold.queries.tolist()):
             for j, v in enumerate(fold.candidates.tolist()):
                 if counts[i, j]:
@@ -71,7 +71,7 @@ def test_a_function_of_classes_is_node_classification() -> None:
     theirs = NodeClassification().folds(view_of(), 5, np.random.default_rng(3))
     for mine, other in zip(own.folds(view_of(), 5, np.random.default_rng(3)), theirs, strict=True):
         np.testing.assert_array_equal(mine.queries, other.queries)
-        for one, two in zip(mine.judge(mine.queries), other.judge(other.queries), strict=True):
+        for one, two in zip(mine.whole(mine.queries), other.whole(other.queries), strict=True):
             np.testing.assert_array_equal(one, two)
 
 
@@ -97,13 +97,13 @@ def test_known_nodes_may_be_a_mask() -> None:
 def test_an_answer_of_another_kind_or_shape_is_refused(alike: Indicator, got: str) -> None:
     (fold,) = OwnTask(alike, np.arange(9)).folds(view_of(), 0, np.random.default_rng(0))
     with pytest.raises(UsageError, match=rf"array of shape \[9, 9\] .* but gave {got}\.$"):
-        fold.judge(fold.queries)
+        fold.whole(fold.queries)
 
 
 def test_zeros_and_ones_are_answers() -> None:
     task = OwnTask(lambda u, v: near(u, v).astype(float), np.arange(9))
     (fold,) = task.folds(view_of(), 0, np.random.default_rng(0))
-    alike, _ = fold.judge(fold.queries)
+    alike, _ = fold.whole(fold.queries)
     assert alike.dtype == bool
     np.testing.assert_array_equal(alike, near(fold.queries, fold.queries))
 

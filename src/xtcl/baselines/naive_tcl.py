@@ -11,7 +11,7 @@ from xtcl.baselines.contrastive import Contrastive
 from xtcl.baselines.scl import class_positives
 from xtcl.baselines.sscl import relation_positives
 from xtcl.progress import Progress
-from xtcl.sampling.positives import NOBODY
+from xtcl.sampling.scored import NOBODY
 from xtcl.tasks.recipe import Recipe
 from xtcl.tasks.training_side import TrainingSide
 

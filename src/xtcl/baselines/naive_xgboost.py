@@ -107,7 +107,7 @@ def labelled_pairs(relations: Sequence[Relation], fold: Fold) -> tuple[np.ndarra
     columns = torch.from_numpy(fold.candidates).to(fold.view.device)
     values, answers = [], []
     for nodes in torch.split(torch.from_numpy(fold.queries), height):
-        alike, counted = fold.judge(nodes.numpy())
+        alike, counted = fold.whole(nodes.numpy())
         values.append(similarities(rows, nodes, columns)[counted])
         answers.append(alike[counted])
     return np.concatenate(values), np.concatenate(answers)

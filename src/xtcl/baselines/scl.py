@@ -9,7 +9,7 @@ import torch
 
 from xtcl.baselines.contrastive import Contrastive
 from xtcl.progress import Progress
-from xtcl.sampling.positives import NOBODY
+from xtcl.sampling.scored import NOBODY
 from xtcl.tasks.recipe import Recipe
 from xtcl.tasks.training_side import TrainingSide
 

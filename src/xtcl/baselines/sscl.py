@@ -11,7 +11,7 @@ from torch import Tensor
 from xtcl.baselines.contrastive import Contrastive, unlearned_sampler
 from xtcl.progress import Progress
 from xtcl.relations.pattern_rows import PatternRows, all_nodes, block_height
-from xtcl.sampling.positives import NOBODY
+from xtcl.sampling.scored import NOBODY
 from xtcl.tasks.recipe import Recipe
 from xtcl.tasks.training_side import TrainingSide
 

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from xtcl.relations.level_rows import ComputedLevels, LevelRows
 from xtcl.relations.relation import Relation
+from xtcl.relations.standing import Standing
 from xtcl.relations.store.level_passes import levels_over
 from xtcl.relations.store.relation_store import RelationStore
+from xtcl.relations.thresholds import thresholds
 from xtcl.relations.view import TrainingView
 
 
@@ -33,6 +35,7 @@ class PatternRows:
     ) -> None:
         self.relations = tuple(relations)
         self.quantiles = tuple(quantiles)
+        self.view = view
         self.num_nodes = view.num_nodes
         self.device = view.device
         self.store = store
@@ -49,10 +52,19 @@ class PatternRows:
         nodes = nodes.to(self.device)
         return (rows.levels(nodes) for rows in self.by_relation)
 
-    def similarities(self, nodes: Tensor) -> Iterator[Tensor]:
-        """Yield similarities [b, V] alone, relation by relation."""
-        nodes = nodes.to(self.device)
-        return (rows.similarities(nodes) for rows in self._computed)
+    def similarities(
+        self, relation: Relation, nodes: Tensor, row: Tensor, partner: Tensor
+    ) -> Tensor:
+        """s(u, v) of pairs, u = nodes[row]: float32 [m]. Whole rows are computed."""
+        place = self.relations.index(relation)
+        return self._computed[place].similarities(nodes)[row, partner]
+
+    def standing(self, relation: Relation, u: int, v: int) -> Standing:
+        """Where v stands in the row of u."""
+        nodes = torch.tensor([u], device=self.device)
+        similarities, level = self.by_relation[self.relations.index(relation)].both(nodes)
+        reached = thresholds(similarities, nodes, self.quantiles)[0]
+        return Standing(float(similarities[0, v]), tuple(reached.tolist()), int(level[0, v]))
 
     @contextmanager
     def over(self, nodes: Tensor) -> Iterator[PatternRows]:

@@ -11,6 +11,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from xtcl.graph.pairs import is_among
+
 
 @contextmanager
 def quiet_sparse() -> Iterator[None]:
@@ -48,6 +50,19 @@ def row_entries(start: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
     row = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), length)
     before = torch.cumsum(length, 0) - length
     return row, torch.arange(len(row), device=nodes.device) - before[row] + first[row]
+
+
+def holds(
+    matrix: sp.csr_array, nodes: np.ndarray, row: np.ndarray, partner: np.ndarray
+) -> np.ndarray:
+    """Which pairs (nodes[row], partner) are entries of a matrix with V columns: bool [m].
+
+    Cost: O(m log n) for n entries in the rows `nodes`, and O(n) memory.
+    """
+    rows = matrix[nodes]
+    place = np.repeat(np.arange(len(nodes)), np.diff(rows.indptr))
+    entries = np.sort(place * matrix.shape[1] + rows.indices)
+    return is_among(row * matrix.shape[1] + partner, entries)
 
 
 def dense_rows(matrix: Tensor, nodes: Tensor) -> Tensor:

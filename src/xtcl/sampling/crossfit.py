@@ -8,16 +8,12 @@ fold that hides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from xtcl.errors import DataError, UsageError
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.fold import Fold
-
-Indicator = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""I_t(u, v) of the paper for all u [b] and v [c] at once: bool [b, c]."""
+from xtcl.sampling.judges import Indicator, judge_by_class, judge_by_indicator, judge_by_links
 
 MAX_QUERIES = 1024
 """Rows per fold of links. The counts of a fold cost O(rows x V); this many pin a precision down."""
@@ -25,15 +21,21 @@ MAX_QUERIES = 1024
 
 def label_folds(
     view: TrainingView,
-    alike: Indicator,
+    alike: Indicator | None,
     folds: int,
     rng: np.random.Generator,
     labelled: np.ndarray | None = None,
 ) -> list[Fold]:
     """Folds over the `labelled` nodes, among which `alike` says which two match.
 
-    Left out, they are the nodes with training labels.
+    Left out, they are the nodes with training labels. Without `alike` nodes of one class match.
     """
+
+    def pairs_among(seen: TrainingView, nodes: np.ndarray) -> Fold:
+        if alike is None:
+            return Fold(seen, nodes, nodes, judge_by_class(view.labels, nodes))
+        return Fold(seen, nodes, nodes, judge_by_indicator(alike, nodes))
+
     labelled = np.flatnonzero(view.labels >= 0) if labelled is None else labelled
     if len(labelled) < 2:
         raise DataError(
@@ -41,11 +43,11 @@ def label_folds(
             "Give more labels, or a split with more training nodes."
         )
     if folds == 0:
-        return [_pairs_among(view, labelled, alike)]
+        return [pairs_among(view, labelled)]
     if folds < 2:
         raise UsageError(f"crossfit={folds} must be 0 (off) or at least 2.")
     parts = _stratified_parts(view.labels, labelled, min(folds, len(labelled) // 2), rng)
-    return [_pairs_among(view.hiding_labels(part), part, alike) for part in parts]
+    return [pairs_among(view.hiding_labels(part), part) for part in parts]
 
 
 def link_folds(view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
@@ -64,14 +66,19 @@ def link_folds(view: TrainingView, folds: int, rng: np.random.Generator) -> list
         )
     linked = np.unique(links)
     if folds == 0:
-        return [_pairs_among(view, linked, lambda u, v: view.adjacency[u][:, v].toarray() > 0)]
+        return [Fold(view, linked, linked, judge_by_links(view.adjacency, linked))]
     if folds < 2:
         raise UsageError(f"crossfit={folds} must be 0 (off) or at least 2.")
     parts = np.array_split(rng.permutation(links.shape[1]), min(folds, links.shape[1]))
-    return [
-        _all_pairs(view.hiding_links(links[:, part]), _sample(linked, rng), links[:, part])
-        for part in parts
-    ]
+    everyone = np.arange(view.num_nodes)
+
+    def all_pairs(part: np.ndarray) -> Fold:
+        seen = view.hiding_links(links[:, part])
+        target = TrainingView.adjacency_of(links[:, part], view.num_nodes)
+        judge = judge_by_links(target, everyone, known=seen.adjacency)
+        return Fold(seen, _sample(linked, rng), everyone, judge)
+
+    return [all_pairs(part) for part in parts]
 
 
 def _sample(nodes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -88,30 +95,3 @@ def _stratified_parts(
     shuffled = rng.permutation(nodes)
     dealt = shuffled[np.argsort(labels[shuffled], kind="stable")]
     return [np.sort(dealt[start::parts]) for start in range(parts)]
-
-
-def _pairs_among(view: TrainingView, nodes: np.ndarray, alike: Indicator) -> Fold:
-    def judge(queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        found = np.asarray(alike(queries, nodes))
-        expected = (len(queries), len(nodes))
-        if found.shape != expected or not np.isin(found, (0, 1)).all():
-            raise UsageError(
-                f"The task's function must say True or False (or 1 or 0) for each pair, as an "
-                f"array of shape {list(expected)} for {expected[0]} nodes u and {expected[1]} "
-                f"nodes v, but gave {found.dtype} of shape {list(found.shape)}."
-            )
-        return found.astype(bool), queries[:, None] != nodes
-
-    return Fold(view, nodes, nodes, judge)
-
-
-def _all_pairs(view: TrainingView, queries: np.ndarray, links: np.ndarray) -> Fold:
-    """Pairs of `queries` with all nodes that `view` does not link; `links` are the matches."""
-    target = TrainingView.adjacency_of(links, view.num_nodes)
-    everyone = np.arange(view.num_nodes)
-
-    def judge(nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        counted = (nodes[:, None] != everyone) & (view.adjacency[nodes].toarray() == 0)
-        return target[nodes].toarray() > 0, counted
-
-    return Fold(view, queries, everyone, judge)

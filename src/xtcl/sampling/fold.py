@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from xtcl.relations.view import TrainingView
-
-Judge = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""Takes query nodes [b]; gives, over the candidates [b, c], I_t(u, v) and which pairs count."""
+from xtcl.sampling.judges import Judge
 
 
 @dataclass(frozen=True)
@@ -25,3 +22,10 @@ class Fold:
     queries: np.ndarray
     candidates: np.ndarray
     judge: Judge
+
+    def whole(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """I_t(u, v) of `queries` with all candidates, and which pairs count: each bool [b, c]."""
+        shape = len(queries), len(self.candidates)
+        row = np.repeat(np.arange(shape[0]), shape[1])
+        answers = self.judge(queries, row, np.tile(self.candidates, shape[0]))
+        return answers.alike.reshape(shape), answers.counted.reshape(shape)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from xtcl.errors import UsageError
 from xtcl.relations.pattern_rows import PatternRows
-from xtcl.sampling.fold import Fold
+from xtcl.sampling.judges import Answers
 from xtcl.sampling.stumps import Stumps
 
 MAX_PATTERNS = 2**24
@@ -89,31 +89,10 @@ def pattern_codes(rows: PatternRows, nodes: Tensor, columns: Tensor | None = Non
     return encode(levels, len(rows.relations), len(rows.quantiles))
 
 
-def tabulate(codes: Tensor, alike: Tensor, counted: Tensor) -> PatternCounts:
-    """Count the patterns of the pairs that count."""
-    listed = counted & (codes != 0)
-    keys, numbers = torch.unique(codes[listed].long() * 2 + alike[listed], return_counts=True)
-    matches = int((alike & counted).sum())
-    unlisted = np.array([int(counted.sum()) - matches, matches], dtype=np.int64)
-    found, where = np.unique(keys.cpu().numpy() // 2, return_inverse=True)
-    counts = np.zeros((len(found), 2), dtype=np.int64)
-    counts[where, keys.cpu().numpy() % 2] = numbers.cpu().numpy()
-    rest = (unlisted - counts.sum(axis=0))[None]
-    return PatternCounts(np.concatenate([[0], found]), np.concatenate([rest, counts]))
-
-
-def count_patterns(fold: Fold, rows: PatternRows, height: int) -> PatternCounts:
-    """The table of one fold, `height` query rows at a time."""
-    total = PatternCounts(np.zeros(0, dtype=np.int64), np.zeros((0, 2), dtype=np.int64))
-    columns = torch.from_numpy(fold.candidates).to(rows.device)
-    everyone = np.array_equal(fold.candidates, np.arange(rows.num_nodes))
-    selected = None if everyone else columns
-    queries = torch.from_numpy(fold.queries)
-    with rows.over(queries) as passing:
-        for nodes in passing.blocks(queries, height):
-            alike, counted = (
-                torch.from_numpy(answer).to(rows.device)
-                for answer in fold.judge(nodes.cpu().numpy())
-            )
-            total += tabulate(pattern_codes(passing, nodes, selected), alike, counted)
-    return total
+def tabulate(codes: np.ndarray, answers: Answers) -> PatternCounts:
+    """Count the patterns of listed pairs that count, and give code 0 the rest of the totals."""
+    keys = (2 * codes.astype(np.int64) + answers.alike)[answers.counted]
+    counts = np.bincount(keys, minlength=2 * (int(codes.max(initial=0)) + 1)).reshape(-1, 2)
+    counts[0] = answers.totals - counts[1:].sum(axis=0)
+    found = np.union1d([0], np.flatnonzero(counts.any(axis=1)))
+    return PatternCounts(found, counts[found])

@@ -19,6 +19,10 @@ class SamplerSettings:
     stay as they come. Every relation starts with `prior_pairs` of its own, half of them alike
     (`with_prior`), for tasks whose matches are not rare: with few labels most relations are above
     for no counted pair, and would weigh nothing.
+
+    `cap` is top-k mode: of each row's above set only the `cap` best stay, and a fit takes time and
+    memory in proportion to V cap (docs/top-k.md). Where more than `index_past` nodes have different
+    attributes, an index of FAISS finds most of them; without it, attributes are searched exactly.
     """
 
     quantiles: tuple[float, ...] = PAPER_QUANTILES
@@ -27,6 +31,8 @@ class SamplerSettings:
     penalty: float = 1.0
     prior_pairs: int = 0
     tie_break: str | None = "attribute-distribution"
+    cap: int | None = None
+    index_past: int | None = None
 
     @classmethod
     def paper(cls) -> SamplerSettings:
@@ -49,4 +55,13 @@ class SamplerSettings:
             raise UsageError(f"prior_pairs={self.prior_pairs} must not be negative.")
         if self.tie_break is not None:
             make_relation(self.tie_break)
+        if self.cap is not None and self.cap < 1:
+            raise UsageError(f"cap={self.cap} must be at least 1, or None for exact mode.")
+        if self.index_past is not None:
+            if self.cap is None:
+                raise UsageError(
+                    f"index_past={self.index_past} is for top-k mode: give a cap, such as 32, too."
+                )
+            if self.index_past < 0:
+                raise UsageError(f"index_past={self.index_past} must not be negative.")
         return self

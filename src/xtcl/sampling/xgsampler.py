@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 
 from xtcl.errors import DataError, NotFittedError, UsageError
+from xtcl.relations.capped_rows import LISTED_ROWS, CappedRows
 from xtcl.relations.pattern_rows import PatternRows, block_height, usable
 from xtcl.relations.registry import make_relation, resolve_relations
-from xtcl.relations.relation import Relation, SimilarityRows
+from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
-from xtcl.relations.thresholds import thresholds
 from xtcl.relations.view import TrainingView
+from xtcl.sampling.counting import count_patterns
 from xtcl.sampling.findings import PairExplanation, PairSignal, RelationWeight
 from xtcl.sampling.fold import Fold
 from xtcl.sampling.pair_similarities import pair_similarities
-from xtcl.sampling.patterns import PatternCounts, check_code_fits, count_patterns
+from xtcl.sampling.patterns import PatternCounts, check_code_fits
 from xtcl.sampling.positives import Positives, find_positives
 from xtcl.sampling.settings import SamplerSettings
 from xtcl.sampling.stumps import (
@@ -105,7 +105,7 @@ class XGSampler:
 
     def _fit_counts(self, view: TrainingView, table: PatternCounts) -> XGSampler:
         self.view_, self.counts_ = view, table
-        self._rows: PatternRows | None = None
+        self._rows: PatternRows | CappedRows | None = None
         settings, counts = self.settings, self.counts_.counts
         digits = self.counts_.levels(len(self.relations_), len(settings.quantiles))
         top = len(settings.quantiles)
@@ -162,17 +162,20 @@ class XGSampler:
             progress=progress,
         )
 
-    def _tie_break(self) -> SimilarityRows | int | None:
-        """The relation that breaks ties: one of our own by its place, or another one's rows."""
+    def _tie_break(self) -> Relation | None:
+        """The relation that breaks ties, one of our own where it is among them."""
         name = self.settings.tie_break
-        names = [relation.name for relation in self.relations_]
-        if name is None or name in names:
-            return None if name is None else names.index(name)
-        relation = make_relation(name)
-        return relation.on(self.view_) if relation.reads <= self.view_.evidence else None
+        if name is None:
+            return None
+        own = {relation.name: relation for relation in self.relations_}
+        relation = own.get(name) or make_relation(name)
+        return relation if relation.reads <= self.view_.evidence else None
 
     def similarities(self, pairs: np.ndarray) -> np.ndarray:
-        """s_r(u, v) of pairs [2, n], float32 [n, R] in the order of `relations_`."""
+        """s_r(u, v) of pairs [2, n], float32 [n, R] in the order of `relations_`.
+
+        With a cap, similarities without factors count as 0 beyond the cap best of a row.
+        """
         return pair_similarities(self._fitted_rows(), pairs, self._height(self.view_))
 
     def explain(self, u: int, v: int) -> PairExplanation:
@@ -183,19 +186,10 @@ class XGSampler:
                 raise UsageError(
                     f"Node {node} does not exist; nodes are 0 to {rows.num_nodes - 1}."
                 )
-        nodes = torch.tensor([u], device=rows.device)
         signals = []
-        for relation, (similarities, level) in enumerate(rows(nodes)):
-            reached = int(level[0, v])
-            signals.append(
-                PairSignal(
-                    relation=self.relations_[relation].name,
-                    similarity=float(similarities[0, v]),
-                    thresholds=tuple(thresholds(similarities, nodes, rows.quantiles)[0].tolist()),
-                    level=reached,
-                    weight=float(self.stumps_.weights[relation, reached]),
-                )
-            )
+        for relation, weights in zip(self.relations_, self.stumps_.weights, strict=True):
+            found = rows.standing(relation, u, v)
+            signals.append(PairSignal(relation.name, *found, weight=float(weights[found.level])))
         score = self.stumps_.base + sum(signal.weight for signal in signals)
         strongest = tuple(sorted(signals, key=lambda signal: -abs(signal.weight)))
         chance = float(sigmoid(np.array(score)))
@@ -205,15 +199,19 @@ class XGSampler:
         """f_u(v): how likely u and v are alike for the task."""
         return self.explain(u, v).probability
 
-    def _fitted_rows(self) -> PatternRows:
+    def _fitted_rows(self) -> PatternRows | CappedRows:
         if not hasattr(self, "stumps_"):
             raise NotFittedError("This sampler knows no weights yet; call fit first.")
         if self._rows is None:
             self._rows = self._rows_of(self.view_)
         return self._rows
 
-    def _rows_of(self, view: TrainingView) -> PatternRows:
-        return PatternRows(self.relations_, view, self.settings.quantiles, self.store)
+    def _rows_of(self, view: TrainingView) -> PatternRows | CappedRows:
+        quantiles, cap = self.settings.quantiles, self.settings.cap
+        if cap is None:
+            return PatternRows(self.relations_, view, quantiles, self.store)
+        return CappedRows(self.relations_, view, quantiles, cap, self.settings.index_past)
 
     def _height(self, view: TrainingView) -> int:
-        return self.block_rows or block_height(view.num_nodes)
+        usual = block_height(view.num_nodes) if self.settings.cap is None else LISTED_ROWS
+        return self.block_rows or usual

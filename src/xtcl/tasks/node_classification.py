@@ -71,12 +71,7 @@ class NodeClassification(Task):
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """All pairs of labelled nodes."""
-        labels = view.labels
-
-        def same_class(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-            return np.asarray(labels[u][:, None] == labels[v])
-
-        return label_folds(view, same_class, folds, rng)
+        return label_folds(view, None, folds, rng)
 
     def sources(
         self, view: TrainingView, positives: np.ndarray, recipe: Recipe

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from xtcl.errors import UsageError
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.crossfit import Indicator, label_folds
+from xtcl.sampling.crossfit import label_folds
 from xtcl.sampling.fold import Fold
+from xtcl.sampling.judges import Indicator
 from xtcl.sampling.settings import SamplerSettings
 from xtcl.tasks.answers import NodeAnswer
 from xtcl.tasks.choice import Choice

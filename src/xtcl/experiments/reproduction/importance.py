@@ -20,8 +20,9 @@ from xtcl.experiments.reproduction.experiment import (
 from xtcl.experiments.reproduction.paper_tables import COLUMNS
 from xtcl.relations.pattern_rows import PatternRows, block_height
 from xtcl.relations.view import TrainingView
+from xtcl.sampling.counting import count_patterns
 from xtcl.sampling.fold import Fold
-from xtcl.sampling.patterns import PatternCounts, count_patterns
+from xtcl.sampling.patterns import PatternCounts
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks.registry import make_task
 from xtcl.tasks.training_side import training_side

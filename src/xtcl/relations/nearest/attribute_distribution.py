@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 import numpy as np
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
@@ -22,31 +21,54 @@ def nearest_by_attribute_distribution(
     relation: AttributeDistribution, view: TrainingView, cut: Cut, index_past: int | None
 ) -> Nearest:
     """By its factors, or from what the label relation below has kept of the same."""
-    key = _key(relation, cut, index_past)
-    if key not in view.shared:
-        return nearest_by_factors(relation.factors(view), cut, index_past)
-    kept: sp.csr_array = view.shared[key]
-    return lambda nodes: NearestRows.of(kept[nodes.cpu().numpy()], view.device)
+    search = _search(relation, view, cut, index_past)
+
+    def find(nodes: Tensor) -> NearestRows:
+        kept: sp.csr_array | None = view.shared.get(_kept(relation, cut, index_past))
+        if kept is None:
+            return search(nodes)
+        return NearestRows.of(kept[nodes.cpu().numpy()], view.device)
+
+    return find
 
 
-def nearest_by_attribute_label_distribution(
-    relation: AttributeLabelDistribution, view: TrainingView, cut: Cut, index_past: int | None
-) -> Nearest:
-    """By its factors, with S^k cut to the cap. O(V cap) memory for it, shared by all folds."""
+def attribute_label_factors(
+    relation: AttributeLabelDistribution, view: TrainingView, cap: int, index_past: int | None
+) -> Tensor:
+    """Its factors with S^k cut to the cap. O(V cap) memory for it, shared by all folds."""
     source = AttributeDistribution(relation.hops)
-    inner = Cut.of(relation.quantile, cut.cap, view.num_nodes)
+    cut = Cut.of(relation.quantile, cap, view.num_nodes)
 
     def compute() -> sp.csr_array:
-        find = nearest_by_factors(source.factors(view), inner, index_past)
+        find = _search(source, view, cut, index_past)
         blocks = torch.split(torch.arange(view.num_nodes, device=view.device), BLOCK)
         return sp.csr_array(
             sp.vstack([find(block).matrix(view.num_nodes) for block in blocks], format="csr")
         )
 
-    above = view.once(_key(source, inner, index_past), compute)
-    factors = relation.spread_over(above, view, np.arange(view.num_nodes))
+    above = view.once(_kept(source, cut, index_past), compute)
+    return relation.spread_over(above, view, np.arange(view.num_nodes))
+
+
+def nearest_by_attribute_label_distribution(
+    relation: AttributeLabelDistribution, view: TrainingView, cut: Cut, index_past: int | None
+) -> Nearest:
+    """By its factors."""
+    factors = attribute_label_factors(relation, view, cut.cap, index_past)
     return nearest_by_factors(factors, cut, index_past)
 
 
-def _key(relation: AttributeDistribution, cut: Cut, index_past: int | None) -> Hashable:
-    return ("nearest", relation, cut, index_past)
+def _search(
+    relation: AttributeDistribution, view: TrainingView, cut: Cut, index_past: int | None
+) -> Nearest:
+    """The search by factors; one for all who ask, because an index takes long to build."""
+    return view.once(
+        ("search", relation, cut, index_past),
+        lambda: nearest_by_factors(relation.factors(view), cut, index_past),
+    )
+
+
+def _kept(
+    relation: AttributeDistribution, cut: Cut, index_past: int | None
+) -> tuple[str, AttributeDistribution, Cut, int | None]:
+    return ("kept", relation, cut, index_past)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from torch import Tensor
+
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
 from xtcl.relations.attribute_similarity import AttributeSimilarity
@@ -13,6 +15,7 @@ from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.link import Link
 from xtcl.relations.nearest.attribute_distribution import (
+    attribute_label_factors,
     nearest_by_attribute_distribution,
     nearest_by_attribute_label_distribution,
 )
@@ -28,13 +31,22 @@ from xtcl.relations.nearest.topology import nearest_by_topology
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.relation import Relation
 from xtcl.relations.topology import Topology
-from xtcl.relations.view import TrainingView
+from xtcl.relations.view import LABELS, TrainingView
 
 Method = Callable[[Any, TrainingView, Cut, int | None], Nearest]
 
 
 def _sparse(method: Callable[[Any, TrainingView, Cut], Nearest]) -> Method:
     return lambda relation, view, cut, index_past: method(relation, view, cut)
+
+
+def _own_factors(
+    relation: AttributeSimilarity | AttributeDistribution | LabelDistribution,
+    view: TrainingView,
+    cap: int,
+    index_past: int | None,
+) -> Tensor:
+    return relation.factors(view)
 
 
 def _of_factors(
@@ -45,6 +57,14 @@ def _of_factors(
 ) -> Nearest:
     return nearest_by_factors(relation.factors(view), cut, index_past)
 
+
+FACTORS: dict[type[Relation], Callable[[Any, TrainingView, int, int | None], Tensor]] = {
+    AttributeSimilarity: _own_factors,
+    AttributeDistribution: _own_factors,
+    LabelDistribution: _own_factors,
+    AttributeLabelDistribution: attribute_label_factors,
+}
+"""For relations that are cosines of factors: these, with what they are made of cut to the cap."""
 
 METHODS: dict[type[Relation], Method] = {
     Link: _sparse(nearest_by_link),
@@ -78,4 +98,8 @@ def nearest(
     method = METHODS.get(type(relation))
     if method is None:
         return of_whole_rows(relation.on(view), cut)
-    return method(relation, view, cut, index_past)
+    if LABELS in relation.reads:
+        return method(relation, view, cut, index_past)
+    # The same for all views that differ in labels only, and an index takes long to build.
+    key = ("nearest", relation, cut, index_past)
+    return view.once(key, lambda: method(relation, view, cut, index_past), relation.reads)

@@ -27,6 +27,12 @@ class NearestRows(NamedTuple):
             torch.from_numpy(lists.data.astype(np.float32)).to(device),
         )
 
+    @property
+    def rows(self) -> Tensor:
+        """The place, among the nodes asked for, of the one whose list an entry is in: int64 [m]."""
+        places = torch.arange(len(self.start) - 1, device=self.start.device)
+        return torch.repeat_interleave(places, self.start.diff())
+
     def matrix(self, num_nodes: int) -> sp.csr_array:
         """As a sparse matrix [b, V]."""
         start, nodes, similarities = (part.cpu().numpy() for part in self)

@@ -1,0 +1,60 @@
+"""Similarities of single pairs, without the rows they lie in.
+
+Factors give any pair's cosine. Of other relations the `cap` best of the row are known, whatever
+the quantile, and what is not among them counts as 0. With a cap of V - 1 that is the exact row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from xtcl.relations.factors import unit_rows
+from xtcl.relations.nearest.registry import FACTORS, nearest
+from xtcl.relations.nearest.rows import Nearest
+from xtcl.relations.relation import Relation
+from xtcl.relations.view import TrainingView
+
+PairSimilarities = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Takes nodes u [b]; of pairs the place of u in them and v, each [m]: gives s(u, v), float32 [m].
+"""
+
+CHUNK = 2**14
+"""Pairs whose factors are multiplied at a time."""
+
+
+def pair_similarities(
+    relation: Relation, view: TrainingView, cap: int, index_past: int | None = None
+) -> PairSimilarities:
+    """Similarities of any pairs of a relation, as top-k mode knows them."""
+    factors = FACTORS.get(type(relation))
+    if factors is None or cap >= view.num_nodes - 1:
+        return _from_lists(nearest(relation, view, 0.0, cap, index_past=index_past), view.num_nodes)
+    return _from_factors(unit_rows(factors(relation, view, cap, index_past)))
+
+
+def _from_factors(rows: Tensor) -> PairSimilarities:
+    """Cosines. Cost: O(m D)."""
+
+    def of(nodes: Tensor, row: Tensor, partner: Tensor) -> Tensor:
+        parts = zip(torch.split(nodes[row], CHUNK), torch.split(partner, CHUNK), strict=True)
+        return torch.cat([(rows[u] * rows[v]).sum(dim=1).clamp_(0.0, 1.0) for u, v in parts])
+
+    return of
+
+
+def _from_lists(find: Nearest, num_nodes: int) -> PairSimilarities:
+    """Looked up. Cost: that of the lists of the nodes, and O(m log n) for n entries in them."""
+
+    def of(nodes: Tensor, row: Tensor, partner: Tensor) -> Tensor:
+        lists = find(nodes)
+        known = lists.rows * num_nodes + lists.nodes
+        if not len(known):
+            return torch.zeros(len(row), device=row.device)
+        wanted = row * num_nodes + partner
+        place = torch.searchsorted(known, wanted).clamp_max_(len(known) - 1)
+        return torch.where(known[place] == wanted, lists.similarities[place], 0.0)
+
+    return of

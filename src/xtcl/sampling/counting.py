@@ -1,0 +1,27 @@
+"""The table of patterns of a fold, a block of query rows at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from xtcl.relations.capped_rows import CappedRows
+from xtcl.relations.pattern_rows import PatternRows
+from xtcl.sampling.fold import Fold
+from xtcl.sampling.listed import listed_pairs
+from xtcl.sampling.patterns import PatternCounts, tabulate
+
+
+def count_patterns(fold: Fold, rows: PatternRows | CappedRows, height: int) -> PatternCounts:
+    """The table of one fold, `height` query rows at a time."""
+    total = PatternCounts(np.zeros(0, dtype=np.int64), np.zeros((0, 2), dtype=np.int64))
+    everyone = np.array_equal(fold.candidates, np.arange(rows.num_nodes))
+    candidates = None if everyone else torch.from_numpy(fold.candidates).to(rows.device)
+    queries = torch.from_numpy(fold.queries)
+    with rows.over(queries) as passing:
+        for nodes in passing.blocks(queries, height):
+            row, node, code = (
+                part.cpu().numpy() for part in listed_pairs(passing, nodes, candidates)
+            )
+            total += tabulate(code, fold.judge(nodes.cpu().numpy(), row, node))
+    return total

@@ -1,0 +1,76 @@
+"""Totals and answers of every judge, against asking for all pairs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xtcl.relations.view import TrainingView
+from xtcl.sampling import judges
+from xtcl.sampling.judges import Judge, judge_by_class, judge_by_indicator, judge_by_links
+
+COUNT = 12
+
+
+def check(judge: Judge, alike: np.ndarray, counts: np.ndarray, queries: np.ndarray) -> None:
+    """`judge` says of some pairs what the matrices [V, V] do, and the right totals."""
+    listed = np.random.default_rng(0).random(alike.shape) < 0.3
+    listed[:, ~counts.any(axis=0)] = False  # nodes that are no candidates
+    row, node = np.nonzero(listed[queries])
+    said = judge(queries, row, node)
+    np.testing.assert_array_equal(said.alike[said.counted], alike[queries[row], node][said.counted])
+    np.testing.assert_array_equal(said.counted, counts[queries[row], node])
+    matches = int((alike & counts)[queries].sum())
+    assert said.totals.tolist() == [int(counts[queries].sum()) - matches, matches]
+
+
+nodes = st.lists(st.integers(0, COUNT - 1), min_size=1, unique=True).map(np.array)
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=COUNT, max_size=COUNT), nodes, nodes, st.integers(1, 40)
+)
+def test_classes_and_functions(
+    labels: list[int], candidates: np.ndarray, queries: np.ndarray, at_once: int
+) -> None:
+    classes = np.array(labels)
+    alike = classes[:, None] == classes
+    counts = np.isin(np.arange(COUNT), candidates) & ~np.eye(COUNT, dtype=bool)
+    check(judge_by_class(classes, candidates), alike, counts, np.sort(queries))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judges, "MAX_ASKED", at_once)
+        asked = judge_by_indicator(lambda u, v: alike[np.ix_(u, v)], candidates)
+    check(asked, alike, counts, np.sort(queries))
+
+
+@given(st.lists(st.tuples(*[st.integers(0, COUNT - 1)] * 2, st.booleans())), nodes)
+def test_links(links: list[tuple[int, int, bool]], queries: np.ndarray) -> None:
+    hidden = {(min(u, v), max(u, v)): hide for u, v, hide in links if u != v}
+    target, known = (
+        TrainingView.adjacency_of(
+            np.array([pair for pair, hide in hidden.items() if hide == wanted])
+            .reshape(-1, 2)
+            .T.astype(np.int64),
+            COUNT,
+        )
+        for wanted in (True, False)
+    )
+    different = ~np.eye(COUNT, dtype=bool)
+    alike, seen = target.toarray() > 0, known.toarray() > 0
+    everyone = np.arange(COUNT)
+    check(judge_by_links(target, everyone, known), alike, different & ~seen, np.sort(queries))
+    check(judge_by_links(target, everyone), alike, different, np.sort(queries))
+
+
+def test_many_labels_make_no_table_of_pairs() -> None:
+    """A hundred thousand labelled nodes: 10^10 pairs, counted without listing them."""
+    count = 100_000
+    classes = np.arange(count) % 7
+    said = judge_by_class(classes, np.arange(count))(
+        np.arange(count), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    )
+    sizes = np.bincount(classes)
+    assert said.totals[1] == (sizes * (sizes - 1)).sum()
+    assert said.totals.sum() == count * (count - 1)

@@ -1,0 +1,193 @@
+"""Top-k mode against its definition, and against exact mode where the cap leaves room for all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import topk_oracle
+import torch
+from dense import all_rows
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies import make_view, views
+
+from xtcl.errors import UsageError
+from xtcl.graph.datasets import block_model
+from xtcl.relations.capped_rows import CappedRows
+from xtcl.relations.registry import make_relation, resolve_relations
+from xtcl.relations.view import TrainingView
+from xtcl.sampling.counting import count_patterns
+from xtcl.sampling.crossfit import label_folds, link_folds
+from xtcl.sampling.fold import Fold
+from xtcl.sampling.positives import find_positives
+from xtcl.sampling.settings import SamplerSettings
+from xtcl.sampling.stumps import Stumps
+from xtcl.sampling.xgsampler import XGSampler
+
+SPARSE = resolve_relations(["link", "jaccard", "topology", "graph-distance"])
+"""Relations whose lists are the best of the whole row to the bit."""
+QUANTILES = [(0.99,), (0.5, 0.9), (0.3, 0.7, 0.95)]
+
+
+def folds_of(view: TrainingView, task: str, crossfit: int) -> list[Fold]:
+    rng = np.random.default_rng(1)
+    if task == "links":
+        return link_folds(view, crossfit, rng)
+    return label_folds(view, None, crossfit, rng)
+
+
+def result(view: TrainingView, task: str, crossfit: int, **options: Any) -> tuple[Any, ...]:
+    """Everything a fit says."""
+    block_rows = options.pop("block_rows", None)
+    sampler = XGSampler("paper", SamplerSettings(**options), block_rows=block_rows)
+    sampler.fit(view, folds_of(view, task, crossfit))
+    exclude = view.adjacency if task == "links" else None
+    found = sampler.positives(6, exclude=exclude)
+    pairs = np.random.default_rng(0).integers(view.num_nodes, size=(2, 20))
+    pairs = pairs[:, pairs[0] != pairs[1]]
+    return (
+        sampler.relation_weights_,
+        sampler.counts_.codes.tolist(),
+        sampler.counts_.counts.tolist(),
+        found.nodes.tolist(),
+        found.scores.tolist(),
+        [sampler.explain(u, v) for u, v in pairs.T.tolist()],
+        sampler.similarities(pairs).tolist(),
+    )
+
+
+@pytest.mark.parametrize("cap", [1, 3, 8])
+@pytest.mark.parametrize("quantiles", QUANTILES)
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_counts_are_those_of_the_capped_patterns(
+    task: str, quantiles: tuple[float, ...], cap: int
+) -> None:
+    view = make_view(40, cap, known=0.8)
+    for fold in [*folds_of(view, task, 0), *folds_of(view, task, 3)]:
+        code = topk_oracle.codes(SPARSE, fold.view, quantiles, cap)
+        expected = topk_oracle.counted(fold, code)
+        for height in (1, 7, 100):
+            table = count_patterns(fold, CappedRows(SPARSE, fold.view, quantiles, cap), height)
+            found = {
+                (int(code), bool(y)): int(table.counts[at, y])
+                for at, code in enumerate(table.codes)
+                for y in (0, 1)
+                if table.counts[at, y]
+            }
+            assert found == expected
+
+
+@pytest.mark.parametrize("tie_break", ["link", "jaccard", None])
+@pytest.mark.parametrize("quantiles", QUANTILES)
+def test_positives_are_the_best_of_the_capped_patterns(
+    quantiles: tuple[float, ...], tie_break: str | None
+) -> None:
+    cap = 5
+    view = make_view(40, 2)
+    weights = np.random.default_rng(0).normal(size=(len(SPARSE), len(quantiles) + 1))
+    stumps = Stumps(-0.5, weights)
+    breaker = make_relation(tie_break) if tie_break else None
+    similarity = None
+    if breaker is not None:
+        listed = topk_oracle.capped_levels(breaker, view, [0.0], cap)
+        similarity = np.where(listed > 0, all_rows(breaker, view), 0.0)
+    code = topk_oracle.codes(SPARSE, view, quantiles, cap)
+    for exclude in (None, view.adjacency):
+        expected = topk_oracle.positives(code, stumps, 6, similarity, exclude)
+        for height in (1, 7, 100):
+            rows = CappedRows(SPARSE, view, quantiles, cap)
+            found = find_positives(
+                rows, stumps, 6, seed=0, height=height, tie_break=breaker, exclude=exclude
+            )
+            assert found.nodes.tolist() == expected
+
+
+@settings(max_examples=12)
+@given(
+    views(min_nodes=4, labels=["many", "some unknown", "single"]),
+    st.sampled_from(["nodes", "links"]),
+    st.sampled_from([0, 3]),
+    st.sampled_from(QUANTILES),
+    st.sampled_from(["attribute-distribution", "pagerank", "graph-distance", None]),
+)
+def test_with_room_for_all_it_is_exact_mode(
+    view: TrainingView, task: str, crossfit: int, quantiles: Any, tie_break: str | None
+) -> None:
+    assume((view.labels >= 0).sum() >= 2 and view.adjacency.nnz >= 4)
+    options = {"quantiles": quantiles, "tie_break": tie_break}
+    exact = result(view, task, crossfit, **options)
+    assert result(view, task, crossfit, cap=view.num_nodes - 1, **options) == exact
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+@pytest.mark.parametrize("quantiles", QUANTILES[:2])
+def test_with_room_for_all_it_is_exact_mode_on_a_planted_graph(
+    task: str, quantiles: tuple[float, ...]
+) -> None:
+    graph = block_model(150, num_classes=3, num_attributes=12, seed=0)
+    view = TrainingView.of(graph, np.arange(0, 150, 2))
+    exact = result(view, task, 4, quantiles=quantiles)
+    assert result(view, task, 4, quantiles=quantiles, cap=149, block_rows=11) == exact
+    assert result(view, task, 4, quantiles=quantiles, cap=10**6) == exact
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+@pytest.mark.parametrize("cap", [1, 5])
+def test_any_block_size_gives_the_same(task: str, cap: int) -> None:
+    graph = block_model(150, num_classes=3, num_attributes=12, seed=1)
+    view = TrainingView.of(graph, np.arange(0, 150, 2))
+    whole = result(view, task, 3, quantiles=(0.7, 0.95), cap=cap)
+    for block_rows in (1, 7, 64, 1000):
+        found = result(view, task, 3, quantiles=(0.7, 0.95), cap=cap, block_rows=block_rows)
+        assert found == whole
+
+
+def test_an_explanation_says_what_the_cap_left() -> None:
+    view = make_view(60, 0, known=0.8)
+    sampler = XGSampler("paper", SamplerSettings(quantiles=(0.5, 0.9), cap=3))
+    sampler.fit(view, folds_of(view, "nodes", 3))
+    found = sampler.positives(5)
+    relations = {relation.name: relation for relation in sampler.relations_}
+    for u in range(0, 60, 9):
+        listed = {
+            relation.name: topk_oracle.capped_levels(relation, view, (0.5, 0.9), 3)[u]
+            for relation in SPARSE
+        }
+        for place, v in enumerate(found.nodes[u].tolist()):
+            if v < 0:
+                continue
+            why = sampler.explain(u, v)
+            assert why.score == pytest.approx(float(found.scores[u, place]), abs=1e-5)
+            for signal in why.signals:
+                assert 0 <= signal.similarity <= 1
+                if signal.relation in listed:
+                    assert signal.level == listed[signal.relation][v]
+                reached = [s for s in signal.thresholds if signal.similarity >= s > 0]
+                assert signal.level <= len(reached) or relations[signal.relation] not in SPARSE
+
+
+def test_a_relation_of_another_makes_whole_rows_and_keeps_the_cap() -> None:
+    view = make_view(30, 0, known=1.0)
+
+    class Own(type(SPARSE[0])):  # type: ignore[misc]
+        name = "own"
+
+    rows = CappedRows([Own()], view, (0.5,), 2)
+    (lists,) = rows.lists(torch.arange(30))
+    assert torch.bincount(lists.row).max() <= 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"cap": 0}, "cap=0 must be at least 1"),
+        ({"cap": -3}, "cap=-3"),
+        ({"index_past": 5}, "index_past=5 is for top-k mode"),
+        ({"cap": 4, "index_past": -1}, "index_past=-1"),
+    ],
+)
+def test_senseless_caps_are_refused(options: dict[str, int], said: str) -> None:
+    with pytest.raises(UsageError, match=rf"{said}.*\.$"):
+        SamplerSettings(**options).checked()  # type: ignore[arg-type]
