@@ -407,6 +407,8 @@ def test_relations_may_be_any_iterable() -> None:
         ({"similarity": "dot"}, "similarity='dot' must be"),
         ({"crossfit": 1}, "crossfit=1 must be 0"),
         ({"quantiles": [1.5]}, "quantile"),
+        ({"cap": 0}, "cap=0 must be a whole number of at least 1"),
+        ({"index_past": 10}, "index_past=10 is for top-k mode"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )

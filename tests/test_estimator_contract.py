@@ -49,6 +49,8 @@ GIVEN: dict[str, Any] = {
     "epochs": 4,
     "learning_rate": 0.01,
     "width": 16,
+    "cap": 12,
+    "index_past": 1000,
     "encoder_options": {"layers": 2},
     "use_labels": True,
     "device": "cpu",
@@ -315,6 +317,7 @@ def test_every_parameter_reaches_every_member_of_the_recipe(
     assert recipe.crossfit == 3
     assert recipe.positives == 7
     assert recipe.sampler.quantiles == (0.9, 0.99)
+    assert (recipe.sampler.cap, recipe.sampler.index_past) == (12, 1000)
     assert recipe.stop_early is False  # epochs were given
     for member in members_of(recipe):
         assert member.encoder["width"] == 16

@@ -12,8 +12,10 @@ from scipy import sparse
 from small_runs import small_graph
 
 from xtcl.errors import BudgetError, UsageError
+from xtcl.graph.datasets import random_graph
 from xtcl.graph.graph import Graph
 from xtcl.memory import INTERPRETER, PAIR_BYTES, SMALLEST_BLOCK, parse_memory, rows_within
+from xtcl.relations.capped_rows import LISTED_ROWS
 
 
 @pytest.mark.parametrize(
@@ -71,6 +73,12 @@ def test_the_blocks_fill_what_the_fixed_part_leaves(thin: bool) -> None:
         assert rows_within(fixed + (rows + 1) * row - 1, graph, 8) == rows
     with pytest.raises(BudgetError):
         rows_within(fixed + SMALLEST_BLOCK * row - 1, graph, 8)
+
+
+def test_top_k_mode_needs_less_for_a_row_and_no_more_rows_than_are_of_use() -> None:
+    graph = random_graph(20_000, num_attributes=2)
+    assert rows_within(2**30, graph, 8) < rows_within(2**30, graph, 8, cap=64) < LISTED_ROWS
+    assert rows_within(2**40, graph, 8, cap=4) == LISTED_ROWS
 
 
 def test_a_wider_embedding_leaves_smaller_blocks() -> None:

@@ -57,6 +57,12 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
     crossfit, quantiles, positives, negatives, temperature, similarity, epochs, learning_rate, width
         Single settings instead of the recipe's. With `epochs` given, training runs that long, also
         where hidden links would have ended it earlier.
+    cap : int or None
+        Top-k mode: of each node's above set for a relation only the `cap` best count, so that time
+        and memory grow with V * cap and not with V * V. None is exact mode; see docs/top-k.md.
+    index_past : int or None
+        In top-k mode: where more nodes than this have different attributes, an index of FAISS
+        searches for the best and finds most of them. None searches exactly, in V * V steps.
     encoder_options : dict or None
         One encoder with these options and nothing beside it, in place of those of the recipe:
         `{"layers": 2, "hops": 1}` is a two-layer GCN.
@@ -67,6 +73,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         Kept by working in smaller blocks; the result does not change.
     store : folder, RelationStore or None
         Where the relations' above pairs are kept for the next fit; the result does not change.
+        Not used in top-k mode.
     random_state : int
         Seeds everything. Global random states are not touched.
     progress : Progress or None
@@ -109,6 +116,8 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         epochs: int | None = None,
         learning_rate: float | None = None,
         width: int | None = None,
+        cap: int | None = None,
+        index_past: int | None = None,
         encoder_options: dict[str, Any] | None = None,
         use_labels: bool = False,
         device: str = "auto",
@@ -131,6 +140,8 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         self.epochs = epochs
         self.learning_rate = learning_rate
         self.width = width
+        self.cap = cap
+        self.index_past = index_past
         self.encoder_options = encoder_options
         self.use_labels = use_labels
         self.device = device
@@ -246,10 +257,10 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
             recipe = replace(recipe, plans=(Plan((alone,)),))
         if self.epochs is not None:
             recipe = replace(recipe, stop_early=False)
+        chosen = self._given("cap", "index_past")
         if self.quantiles is not None:
-            recipe = replace(
-                recipe, sampler=replace(recipe.sampler, quantiles=tuple(self.quantiles))
-            )
+            chosen["quantiles"] = tuple(self.quantiles)
+        recipe = replace(recipe, sampler=replace(recipe.sampler, **chosen))
         settings = self._given("epochs", "learning_rate", "negatives", "temperature", "similarity")
         width = self._given("width")
 
@@ -285,8 +296,9 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         """Rows of a block with which a fit of `graph` stays within `memory`; refuses too little."""
         if self.memory is None:
             return None
-        width = max(plan.width(graph.num_attributes) for plan in self.resolved_recipe().plans)
-        return rows_within(parse_memory(self.memory), graph, width)
+        recipe = self.resolved_recipe()
+        width = max(plan.width(graph.num_attributes) for plan in recipe.plans)
+        return rows_within(parse_memory(self.memory), graph, width, recipe.sampler.cap)
 
     def _relation_store(self) -> RelationStore | None:
         given = self.store

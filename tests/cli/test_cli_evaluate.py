@@ -57,6 +57,18 @@ def test_defaults_are_five_splits_from_seed_0(graph_file: Path) -> None:
     assert again["runs"] == told["runs"]
 
 
+def test_a_cap_is_for_our_own_methods(graph_file: Path) -> None:
+    one = ("--splits", "1", "--json")
+    exact, capped = (
+        json.loads(evaluate(graph_file, *one, *options).stdout)
+        for options in ((), ("--cap", "1000"))
+    )
+    assert capped["runs"] == exact["runs"]
+    refused = evaluate(graph_file, *one, "--method", "logistic", "--cap", "9")
+    assert refused.exit_code == 2
+    assert "--cap is for xtcl-gcn and xtcl-gat: logistic has no recipe." in refused.stderr
+
+
 @pytest.mark.parametrize("name", ["plain", "[/bold]", "[red]x"])
 def test_a_line_for_people(tmp_path: Path, name: str) -> None:
     graph = small_graph()

@@ -140,6 +140,42 @@ def test_a_store_changes_nothing(graph_file: Path, tmp_path: Path, task: str) ->
     assert list((tmp_path / "store").glob("*.parquet"))
 
 
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_top_k_mode_with_room_for_all_changes_nothing(
+    graph_file: Path, tmp_path: Path, task: str
+) -> None:
+    assert fit(graph_file, tmp_path / "exact", "--task", task).exit_code == 0
+    room = ("--cap", "1000", "--store", str(tmp_path / "store"), "--memory", "4GB")
+    result = fit(graph_file, tmp_path / "capped", "--task", task, *room)
+    assert result.exit_code == 0
+    assert "Top-k mode does not use the relation store" in result.stderr
+    assert not (tmp_path / "store").exists()
+    exact, capped = comparable(tmp_path / "exact"), comparable(tmp_path / "capped")
+    changed = {name for name in exact if exact[name] != capped[name]}
+    assert changed == {"config.toml", "metrics.json", "model/model.json"}  # they name the cap
+
+
+def test_a_run_in_top_k_mode_is_read_as_one(graph_file: Path, tmp_path: Path) -> None:
+    assert fit(graph_file, tmp_path / "run", "--cap", "3").exit_code == 0
+    assert "\ncap = 3\n" in (tmp_path / "run" / "config.toml").read_text()
+    model = XTCL.load(tmp_path / "run")
+    assert model.sampler_.settings.cap == 3
+    place = int(np.flatnonzero(model.positives_[:, 0] >= 0)[0])
+    assert model.explain(place, int(model.positives_[place, 0])).score > -np.inf
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [(("--cap", "0"), "--cap"), (("--index-past", "9"), "give a cap")]
+)
+def test_senseless_caps_are_refused(
+    graph_file: Path, tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    result = fit(graph_file, tmp_path / "run", *options)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_limit_needs_a_store(graph_file: Path, tmp_path: Path) -> None:
     result = fit(graph_file, tmp_path / "run", "--store-limit", "1GB")
     assert result.exit_code == 2

@@ -182,12 +182,13 @@ def test_a_relation_of_another_makes_whole_rows_and_keeps_the_cap() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"cap": 0}, "cap=0 must be at least 1"),
+        ({"cap": 0}, "cap=0 must be a whole number of at least 1"),
+        ({"cap": 2.5}, "cap=2.5 must be a whole number"),
         ({"cap": -3}, "cap=-3"),
         ({"index_past": 5}, "index_past=5 is for top-k mode"),
         ({"cap": 4, "index_past": -1}, "index_past=-1"),
     ],
 )
-def test_senseless_caps_are_refused(options: dict[str, int], said: str) -> None:
+def test_senseless_caps_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=rf"{said}.*\.$"):
-        SamplerSettings(**options).checked()  # type: ignore[arg-type]
+        SamplerSettings(**options).checked()

@@ -107,6 +107,8 @@ PLANS = st.builds(
             penalty=FRACTIONS,
             prior_pairs=COUNTS,
             tie_break=st.none() | st.just("link"),
+            cap=st.none() | COUNTS,
+            index_past=st.none() | COUNTS,
         ),
         crossfit=COUNTS,
         positives=COUNTS,
@@ -127,6 +129,14 @@ def test_any_recipe_survives_a_file(recipe: Recipe) -> None:
     for plan in recipe.plans:
         stored = tomllib.loads(to_toml({"plan": plain(asdict(plan))}))["plan"]
         assert Plan.from_plain(stored) == plan
+
+
+def test_a_recipe_from_before_top_k_mode_is_exact() -> None:
+    stored = through_json(RECIPES["nodes gcn"])
+    for name in ("cap", "index_past"):
+        del stored["sampler"][name]
+    assert Recipe.from_plain(stored) == RECIPES["nodes gcn"]
+    assert Recipe.from_plain(stored).sampler.cap is None
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,18 @@ from xtcl.cli.bars import Bars
 from xtcl.cli.errors import reported
 from xtcl.cli.graphs import read_graph
 from xtcl.cli.options import (
+    CapOption,
     ConfigOption,
     DataOption,
     DeviceOption,
     GraphName,
+    IndexOption,
     JsonOption,
     SeedOption,
     TaskName,
     TaskOption,
 )
-from xtcl.cli.recipe_option import read_config
+from xtcl.cli.recipe_option import capped, read_config
 from xtcl.errors import UsageError
 
 
@@ -33,6 +35,8 @@ def evaluate(
     splits: Annotated[int, typer.Option(min=1, help="How many splits, from --seed up.")] = 5,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
+    cap: CapOption = None,
+    index_past: IndexOption = None,
     config: ConfigOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
@@ -50,11 +54,17 @@ def evaluate(
     chosen = make_method(method)
     chosen.check_task(task.value)
     notes = Console(stderr=True)
-    if config is not None:
+    given = {"--config": config, "--cap": cap, "--index-past": index_past}
+    changes = [name for name, value in given.items() if value is not None]
+    if changes:
         if not isinstance(chosen, XTCLMethod):
-            raise UsageError(f"--config is for xtcl-gcn and xtcl-gat: {chosen.name} has no recipe.")
+            raise UsageError(
+                f"{changes[0]} is for xtcl-gcn and xtcl-gat: {chosen.name} has no recipe."
+            )
         seeds = range(seed, seed + splits)
-        chosen = type(chosen)(read_config(config, task.value, chosen.encoder, seeds, notes))
+        stored = read_config(config, task.value, chosen.encoder, seeds, notes)
+        recipe = stored or chosen.recipe_for(task.value)
+        chosen = type(chosen)(capped(recipe, cap, index_past))
     whole = read_graph(graph, data, notes)
     result = run(
         whole,

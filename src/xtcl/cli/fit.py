@@ -15,12 +15,14 @@ from xtcl.cli.bars import Bars
 from xtcl.cli.errors import INTERRUPTED, reported
 from xtcl.cli.graphs import read_graph
 from xtcl.cli.options import (
+    CapOption,
     ConfigOption,
     DataOption,
     DeviceOption,
     EncoderName,
     EncoderOption,
     GraphName,
+    IndexOption,
     JsonOption,
     SeedOption,
     StoreOption,
@@ -58,6 +60,8 @@ def fit(
     compare: Annotated[
         str, typer.Option(help="Methods to score on the same split, such as logistic,gcn.")
     ] = "",
+    cap: CapOption = None,
+    index_past: IndexOption = None,
     config: ConfigOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
@@ -89,13 +93,17 @@ def fit(
         encoder.value,
         sampler=sampler,
         recipe=read_config(config, task.value, encoder.value, [seed], notes),
+        cap=cap,
+        index_past=index_past,
         device=device,
         memory=memory,
         store=_relation_store(store, store_limit),
         random_state=seed,
         progress=bars,
     )
-    model.resolved_recipe()  # what cannot be used is refused before anything is read or written
+    recipe = model.resolved_recipe()  # refuses before anything is read or written
+    if store is not None and recipe.sampler.cap is not None:
+        notes.print("Top-k mode does not use the relation store: its lists are not kept.")
     if memory is not None:
         parse_memory(memory)
     whole = read_graph(graph, data, notes)

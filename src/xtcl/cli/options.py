@@ -44,6 +44,26 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 StoreOption = Annotated[
     Path | None, typer.Option("--store", help="Folder with relations that fits have computed.")
 ]
+CapOption = Annotated[
+    int | None,
+    typer.Option(
+        "--cap",
+        min=1,
+        help="Top-k mode: of the nodes most alike to a node by each relation only the K best "
+        "count, so that large graphs fit; 32 is a good start. Left out, all above count.",
+        metavar="K",
+    ),
+]
+IndexOption = Annotated[
+    int | None,
+    typer.Option(
+        "--index-past",
+        min=0,
+        help="Top-k mode: search attributes by an index (FAISS) where more than N nodes differ in "
+        "them. It finds most of the best; left out, all nodes are compared.",
+        metavar="N",
+    ),
+]
 DataOption = Annotated[
     Path | None,
     typer.Option(

@@ -1,8 +1,9 @@
-"""The --config option."""
+"""The options that choose a recipe, or change it: --config, --cap and --index-past."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,3 +30,13 @@ def read_config(
             markup=False,
         )
     return stored.recipe
+
+
+def capped(recipe: Recipe, cap: int | None, index_past: int | None) -> Recipe:
+    """The recipe in top-k mode, as far as it is asked for; refuses what cannot be used."""
+    sampler = recipe.sampler
+    if cap is not None:
+        sampler = replace(sampler, cap=cap)
+    if index_past is not None:
+        sampler = replace(sampler, index_past=index_past)
+    return replace(recipe, sampler=sampler).checked()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 
 from xtcl.errors import UsageError
 from xtcl.relations.registry import make_relation
@@ -55,13 +56,14 @@ class SamplerSettings:
             raise UsageError(f"prior_pairs={self.prior_pairs} must not be negative.")
         if self.tie_break is not None:
             make_relation(self.tie_break)
-        if self.cap is not None and self.cap < 1:
-            raise UsageError(f"cap={self.cap} must be at least 1, or None for exact mode.")
-        if self.index_past is not None:
-            if self.cap is None:
+        for name, least in (("cap", 1), ("index_past", 0)):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, Integral) or value < least):
                 raise UsageError(
-                    f"index_past={self.index_past} is for top-k mode: give a cap, such as 32, too."
+                    f"{name}={value} must be a whole number of at least {least}, or None."
                 )
-            if self.index_past < 0:
-                raise UsageError(f"index_past={self.index_past} must not be negative.")
+        if self.index_past is not None and self.cap is None:
+            raise UsageError(
+                f"index_past={self.index_past} is for top-k mode: give a cap, such as 32, too."
+            )
         return self

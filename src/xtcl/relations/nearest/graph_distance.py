@@ -4,6 +4,9 @@ Nodes at the same distance are taken in their order, so of each node's neighbour
 cap + 1 can ever be chosen: with n nodes in the ball, u itself not counted, at most n + 1 of them
 are there already, and the cap - n first of the others do. Where fewer than cap - n new nodes come
 out, no list was cut short. So hubs cost no more than cap + 1 steps.
+
+The order of a row does not hang on D, and on random graphs finding D takes a search from every
+other node. So where the cap leaves something out, D is a bound after a few searches.
 """
 
 from __future__ import annotations
@@ -18,10 +21,16 @@ from xtcl.relations.nearest.parts import in_parts, ranges
 from xtcl.relations.nearest.rows import Nearest
 from xtcl.relations.view import TrainingView
 
+SEARCHES = 16
+"""Searches for D, unless the relation says how many."""
+
 
 def nearest_by_distance(relation: GraphDistance, view: TrainingView, cut: Cut) -> Nearest:
     """Exact. Cost: O(min(cap^2, E)) for a row, whatever the degrees."""
-    num_nodes, diameter = view.num_nodes, relation.diameter(view)
+    num_nodes = view.num_nodes
+    if relation.searches is None and cut.cap < num_nodes - 1:
+        relation = GraphDistance(searches=SEARCHES)
+    diameter = relation.diameter(view)
     steps = torch.arange(diameter + 1, 0, -1, dtype=torch.float32, device=view.device)
     similarity = (steps / diameter).cpu().numpy()
     links = sp.csr_array(view.adjacency).sorted_indices()
