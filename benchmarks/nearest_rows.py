@@ -17,6 +17,7 @@ import json
 import multiprocessing
 import resource
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -34,14 +35,14 @@ MILLION = 10**6
 OPTIONS = {"graph-distance": {"searches": 32}}
 
 
-def random_view(count: int, seed: int = 0) -> TrainingView:
+def random_view(count: int, seed: int = 0, links_a_node: int = 10) -> TrainingView:
     """A random graph whose attributes lie in clusters, a hundred nodes each."""
     rng = np.random.default_rng(seed)
     cluster = rng.integers(max(count // 100, 1), size=count)
     centres = rng.normal(size=(cluster.max() + 1, 128)).astype(np.float32)
     noise = rng.normal(size=(count, 128)).astype(np.float32)
     labels = np.where(rng.random(count) < 0.1, cluster % 8, -1)
-    links = rng.integers(count, size=(2, 10 * count))
+    links = rng.integers(count, size=(2, links_a_node * count))
     return TrainingView(
         attributes=centres[cluster] + noise,
         adjacency=TrainingView.adjacency_of(links[:, links[0] != links[1]], count),
@@ -54,15 +55,14 @@ def measure(name: str, count: int, cap: int, index_past: int | None, answer: Con
     """Find the nearest rows of all nodes and send what it took."""
     torch.set_num_threads(1)
     view = random_view(count)
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    before = pages * resource.getpagesize()
+    before = memory_held()
     start = time.process_time()
     relation = make_relation(name, **OPTIONS.get(name, {}))
     find = nearest(relation, view, 0.99, cap, index_past=index_past)
     prepared = time.process_time() - start
     listed = sum(len(find(nodes).nodes) for nodes in torch.split(torch.arange(count), BLOCK))
     took = time.process_time() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    peak = most_memory() - before
     answer.send(
         {
             "relation": name,
@@ -76,8 +76,18 @@ def measure(name: str, count: int, cap: int, index_past: int | None, answer: Con
     )
 
 
-def in_own_process(*arguments: Any) -> dict[str, Any]:
-    """What `measure` sends from a fresh process."""
+def memory_held() -> int:
+    """Bytes of this process now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def most_memory() -> int:
+    """Bytes of this process at its peak."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def in_own_process(measure: Callable[..., None], *arguments: Any) -> dict[str, Any]:
+    """What `measure` sends from a fresh process, through its last argument."""
     fresh = multiprocessing.get_context("spawn")
     here, there = fresh.Pipe(duplex=False)
     process = fresh.Process(target=measure, args=(*arguments, there))
@@ -123,7 +133,7 @@ def main() -> None:
     found = []
     for name in chosen.relations.split(","):
         for size in chosen.sizes.split(","):
-            found.append(in_own_process(name, int(size), chosen.cap, chosen.index_past))
+            found.append(in_own_process(measure, name, int(size), chosen.cap, chosen.index_past))
             if chosen.json:
                 print(json.dumps(found[-1]), flush=True)
     print(table(found))
