@@ -16,6 +16,8 @@ from strategies import make_view, views
 from xtcl.errors import UsageError
 from xtcl.graph.datasets import block_model
 from xtcl.relations.capped_rows import CappedRows
+from xtcl.relations.nearest import factors
+from xtcl.relations.nearest.index import IndexSearch
 from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.counting import count_patterns
@@ -192,3 +194,34 @@ def test_a_relation_of_another_makes_whole_rows_and_keeps_the_cap() -> None:
 def test_senseless_caps_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=rf"{said}.*\.$"):
         SamplerSettings(**options).checked()
+
+
+def test_with_an_index_any_block_size_gives_the_same() -> None:
+    pytest.importorskip("faiss")
+    graph = block_model(600, num_classes=3, num_attributes=12, seed=1)
+    for labelled in (np.arange(0, 600, 20), np.arange(600)):
+        view = TrainingView.of(graph, labelled)
+        whole = result(view, "nodes", 3, cap=4, index_past=100)
+        found = result(view, "nodes", 3, cap=4, index_past=100, block_rows=37)
+        assert found == whole
+
+
+def test_no_index_is_built_for_the_few_rows_of_a_fold(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("faiss")
+    built = []
+
+    def record(rows: torch.Tensor, number: int) -> IndexSearch:
+        built.append(rows.shape)
+        return IndexSearch(rows, number)
+
+    monkeypatch.setattr(factors, "IndexSearch", record)
+    graph = block_model(600, num_classes=3, num_attributes=12, seed=1)
+    view = TrainingView.of(graph, np.arange(0, 600, 4))
+    sampler = XGSampler("paper", SamplerSettings(cap=4, index_past=0))
+    sampler.fit(view, folds_of(view, "nodes", 5))
+    assert len(built) == 2  # one for each relation of attributes, shared by all folds
+    sampler.positives(5)
+    assert len(built) == 4  # and one for each relation of labels
+    sampler.positives(5)
+    sampler.explain(0, 1)
+    assert len(built) == 4

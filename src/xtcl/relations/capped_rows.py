@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import NamedTuple
 
 import torch
@@ -23,6 +24,9 @@ from xtcl.relations.view import TrainingView
 
 LISTED_ROWS = 2**13
 """Nodes of a block, unless another number is asked for: some 100 MB with nine lists of 32."""
+
+FEW = 0.1
+"""Share of the nodes up to which a pass asks for too few rows to build an index for it alone."""
 
 
 class LevelLists(NamedTuple):
@@ -49,6 +53,7 @@ class CappedRows:
         self.num_nodes = view.num_nodes
         self.device = view.device
         self._view, self._cap, self._index_past = view, cap, index_past
+        self._few = False
         self._nearest: dict[Relation, Nearest] = {}
         self._pairs: dict[Relation, PairSimilarities] = {}
 
@@ -87,7 +92,12 @@ class CappedRows:
     @contextmanager
     def over(self, nodes: Tensor) -> Iterator[CappedRows]:
         """The rows for one pass over the blocks of `nodes`: nothing of them is kept."""
-        yield self
+        if len(nodes) > FEW * self.num_nodes:
+            yield self
+            return
+        passing = copy(self)
+        passing._few, passing._nearest = True, {}
+        yield passing
 
     def blocks(self, nodes: Tensor, height: int) -> Iterator[Tensor]:
         """`nodes` in blocks of `height` rows, on the device."""
@@ -96,6 +106,11 @@ class CappedRows:
     def _find(self, relation: Relation, nodes: Tensor) -> NearestRows:
         if relation not in self._nearest:
             self._nearest[relation] = nearest(
-                relation, self._view, self.quantiles[0], self._cap, index_past=self._index_past
+                relation,
+                self._view,
+                self.quantiles[0],
+                self._cap,
+                index_past=self._index_past,
+                few=self._few,
             )
         return self._nearest[relation](nodes)

@@ -50,14 +50,6 @@ def attribute_label_factors(
     return relation.spread_over(above, view, np.arange(view.num_nodes))
 
 
-def nearest_by_attribute_label_distribution(
-    relation: AttributeLabelDistribution, view: TrainingView, cut: Cut, index_past: int | None
-) -> Nearest:
-    """By its factors."""
-    factors = attribute_label_factors(relation, view, cut.cap, index_past)
-    return nearest_by_factors(factors, cut, index_past)
-
-
 def _search(
     relation: AttributeDistribution, view: TrainingView, cut: Cut, index_past: int | None
 ) -> Nearest:

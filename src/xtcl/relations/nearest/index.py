@@ -23,6 +23,8 @@ from xtcl.relations.nearest.search import Found, blocked_search
 GOOD = 0.95
 SAMPLE = 256
 TILE = 64
+POINTS = 64
+"""Rows a centre is found from: a quarter of FAISS's own, for a quarter of the time."""
 
 
 class IndexSearch:
@@ -38,6 +40,7 @@ class IndexSearch:
         self.index: Any = faiss.IndexIVFFlat(
             centres, rows.shape[1], cells, faiss.METRIC_INNER_PRODUCT
         )
+        self.index.cp.max_points_per_centroid = POINTS
         self.index.train(self.rows)
         self.index.add(self.rows)
         self.recall = self._widen(rows, max(1, cells // 16))

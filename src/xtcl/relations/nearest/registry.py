@@ -17,7 +17,6 @@ from xtcl.relations.link import Link
 from xtcl.relations.nearest.attribute_distribution import (
     attribute_label_factors,
     nearest_by_attribute_distribution,
-    nearest_by_attribute_label_distribution,
 )
 from xtcl.relations.nearest.cut import Cut
 from xtcl.relations.nearest.dense import of_whole_rows
@@ -49,11 +48,8 @@ def _own_factors(
     return relation.factors(view)
 
 
-def _of_factors(
-    relation: AttributeSimilarity | LabelDistribution,
-    view: TrainingView,
-    cut: Cut,
-    index_past: int | None,
+def _of_attributes(
+    relation: AttributeSimilarity, view: TrainingView, cut: Cut, index_past: int | None
 ) -> Nearest:
     return nearest_by_factors(relation.factors(view), cut, index_past)
 
@@ -72,11 +68,10 @@ METHODS: dict[type[Relation], Method] = {
     Jaccard: _sparse(nearest_by_jaccard),
     Topology: _sparse(nearest_by_topology),
     GraphDistance: _sparse(nearest_by_distance),
-    AttributeSimilarity: _of_factors,
+    AttributeSimilarity: _of_attributes,
     AttributeDistribution: nearest_by_attribute_distribution,
-    LabelDistribution: _of_factors,
-    AttributeLabelDistribution: nearest_by_attribute_label_distribution,
 }
+"""For relations that read no labels, and so are the same for all folds of labels."""
 
 
 def nearest(
@@ -86,20 +81,24 @@ def nearest(
     cap: int,
     *,
     index_past: int | None = None,
+    few: bool = False,
 ) -> Nearest:
     """The above set of rows, cut to the `cap` best by similarity, equals in the order of nodes.
 
     With a cap of V - 1 it is the above set of the exact mode. PageRank is within a stated error
     where the cap is below the quantile's rank. Where more than `index_past` nodes have different
     factors, an index of FAISS finds most of the best (see its `recall`); left out, all is searched.
+    Where only a `few` rows will be asked for, no index is built that serves this view alone.
     A relation of another type, one derived from ours too, is computed in whole rows.
     """
     cut = Cut.of(quantile, cap, view.num_nodes)
-    method = METHODS.get(type(relation))
+    kind = type(relation)
+    if kind in FACTORS and LABELS in relation.reads:
+        factors = FACTORS[kind](relation, view, cut.cap, index_past)
+        return nearest_by_factors(factors, cut, None if few else index_past)
+    method = METHODS.get(kind)
     if method is None:
         return of_whole_rows(relation.on(view), cut)
-    if LABELS in relation.reads:
-        return method(relation, view, cut, index_past)
     # The same for all views that differ in labels only, and an index takes long to build.
     key = ("nearest", relation, cut, index_past)
     return view.once(key, lambda: method(relation, view, cut, index_past), relation.reads)
