@@ -17,19 +17,22 @@ from xtcl.relations.view import TrainingView
 BLOCK = 2**14
 
 
-def nearest_by_attribute_distribution(
-    relation: AttributeDistribution, view: TrainingView, cut: Cut, index_past: int | None
-) -> Nearest:
+class AttributeDistributionRows:
     """By its factors, or from what the label relation below has kept of the same."""
-    search = _search(relation, view, cut, index_past)
 
-    def find(nodes: Tensor) -> NearestRows:
-        kept: sp.csr_array | None = view.shared.get(_kept(relation, cut, index_past))
+    def __init__(
+        self, relation: AttributeDistribution, view: TrainingView, cut: Cut, index_past: int | None
+    ) -> None:
+        self.view, self.key = view, _kept(relation, cut, index_past)
+        self.search = _search(relation, view, cut, index_past)
+        self.recall: float = getattr(self.search, "recall", 1.0)
+
+    def __call__(self, nodes: Tensor) -> NearestRows:
+        """The above sets of `nodes`."""
+        kept: sp.csr_array | None = self.view.shared.get(self.key)
         if kept is None:
-            return search(nodes)
-        return NearestRows.of(kept[nodes.cpu().numpy()], view.device)
-
-    return find
+            return self.search(nodes)
+        return NearestRows.of(kept[nodes.cpu().numpy()], self.view.device)
 
 
 def attribute_label_factors(

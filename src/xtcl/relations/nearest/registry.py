@@ -15,8 +15,8 @@ from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.link import Link
 from xtcl.relations.nearest.attribute_distribution import (
+    AttributeDistributionRows,
     attribute_label_factors,
-    nearest_by_attribute_distribution,
 )
 from xtcl.relations.nearest.cut import Cut
 from xtcl.relations.nearest.dense import of_whole_rows
@@ -69,7 +69,7 @@ METHODS: dict[type[Relation], Method] = {
     Topology: _sparse(nearest_by_topology),
     GraphDistance: _sparse(nearest_by_distance),
     AttributeSimilarity: _of_attributes,
-    AttributeDistribution: nearest_by_attribute_distribution,
+    AttributeDistribution: AttributeDistributionRows,
 }
 """For relations that read no labels, and so are the same for all folds of labels."""
 
