@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from xtcl.graph.leaks import check_no_leak
     from xtcl.graph.link_split import LinkSplit, link_split
     from xtcl.graph.node_split import NodeSplit, node_split
+    from xtcl.graph.tables.read import read_tables
     from xtcl.learning.batch_settings import BatchSettings
     from xtcl.learning.trainer import TrainingSettings
     from xtcl.relations.registry import register_relation
@@ -49,6 +50,7 @@ _HOMES = {
     "load_dataset": "xtcl.graph.datasets",
     "node_split": "xtcl.graph.node_split",
     "random_graph": "xtcl.graph.datasets",
+    "read_tables": "xtcl.graph.tables.read",
     "register_relation": "xtcl.relations.registry",
 }
 
@@ -73,6 +75,7 @@ __all__ = [
     "load_dataset",
     "node_split",
     "random_graph",
+    "read_tables",
     "register_relation",
 ]
 

@@ -18,6 +18,7 @@ from xtcl.errors import DataError, first_few
 from xtcl.files import atomic_path
 from xtcl.graph.graph import Graph
 from xtcl.graph.repairs import Repairs
+from xtcl.graph.tables.encoding import TableEncoding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,6 +80,8 @@ def _header(graph: Graph, arrays: list[str]) -> str:
         "repairs": asdict(graph.repairs),
         "arrays": arrays,  # a damaged zip directory can hide a member
     }
+    if graph.encoding is not None:
+        header["encoding"] = graph.encoding.to_json()
     return json.dumps(header, sort_keys=True)
 
 
@@ -126,7 +129,9 @@ def _read(arrays: Mapping[str, np.ndarray[Any, Any]]) -> Graph:
     counts = {key: int(value) for key, value in header["repairs"].items()}
     if min(counts.values(), default=0) < 0:
         raise DataError("its counts of repairs are negative")
-    return replace(graph, repairs=Repairs(**counts))
+    stored = header.get("encoding")
+    encoding = None if stored is None else TableEncoding.from_json(stored)
+    return replace(graph, repairs=Repairs(**counts), encoding=encoding)
 
 
 def _attributes(arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:

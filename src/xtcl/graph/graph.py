@@ -17,6 +17,7 @@ from xtcl.graph.edges import both_directions, canonical_edges, check_edges
 from xtcl.graph.fingerprint import fingerprint_of
 from xtcl.graph.labels import encode_labels, values_of
 from xtcl.graph.repairs import Repairs
+from xtcl.graph.tables.encoding import TableEncoding
 from xtcl.graph.validation import check_invariants, check_node_ids, count_nodes
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Graph:
         node_ids: the original ids; None where they are 0..V-1.
         repairs: what was changed in the edges that were given.
         name: how messages and reports call the graph.
+        encoding: how the columns of a table became attributes; None where they came otherwise.
 
     """
 
@@ -49,6 +51,7 @@ class Graph:
     node_ids: np.ndarray[Any, Any] | None = None
     repairs: Repairs = field(default_factory=Repairs)
     name: str = "graph"
+    encoding: TableEncoding | None = None
 
     def __post_init__(self) -> None:
         for name in ("attributes", "edges", "labels", "node_ids"):

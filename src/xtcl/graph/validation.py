@@ -106,5 +106,7 @@ def check_invariants(graph: Graph) -> None:
     if labels is not None:
         sound &= labels.dtype == np.int64 and labels.shape == attributes.shape[:1]
         sound &= bool((labels >= -1).all() and (labels < graph.num_classes).all())
+    if graph.encoding is not None:
+        sound &= len(graph.encoding.attributes) == graph.num_attributes
     if not sound:
         raise DataError("These arrays are not canonical; Graph.from_arrays makes them so.")

@@ -1,0 +1,86 @@
+"""Node ids of any kind: checked, kept, and found again by one vectorised look-up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from xtcl.errors import DataError
+from xtcl.graph.tables.cells import TEXT, text_cells
+from xtcl.graph.tables.table import Table
+
+LONGEST = 256
+INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
+FORMULA = r"^[=@]"
+CHUNK = 1 << 16
+
+
+def id_cells(array: Any, table: Table, column: str, start: int) -> Any:
+    """The ids in a column as text; `start` is the row number of the first."""
+    cells = text_cells(array)
+    if cells is None:
+        raise DataError(
+            f"{table.name}: column {column!r} has values of type {array.type}, and ids are "
+            "integers or text."
+        )
+    if cells.null_count:
+        row = start + int(np.flatnonzero(np.asarray(pc.is_null(cells)))[0])
+        raise DataError(f"{table.place(row)}: no id in column {column!r}; give one, or remove it.")
+    return cells
+
+
+def check_ids(batches: Sequence[Any], table: Table, column: str) -> Any:
+    """All ids as one array; refuses repeated and endless ones."""
+    ids = pa.chunked_array(batches, TEXT).combine_chunks()
+    long = np.flatnonzero(np.asarray(pc.greater(pc.utf8_length(ids), LONGEST)))
+    if long.size:
+        raise DataError(
+            f"{table.place(int(long[0]))}: an id of {len(str(ids[int(long[0])]))} characters; "
+            f"ids have at most {LONGEST}."
+        )
+    zero = np.flatnonzero(np.asarray(pc.match_substring(ids, "\0")))
+    if zero.size:
+        raise DataError(f"{table.place(int(zero[0]))}: an id with a zero byte in it; remove it.")
+    first = find_ids(ids, ids)
+    again = np.flatnonzero(first != np.arange(len(ids)))
+    if again.size:
+        row = int(again[0])
+        raise DataError(
+            f"{table.place(row)}: id {str(ids[row])!r} was there before "
+            f"({table.place(int(first[row]))}); {again.size} row(s) of {table.name} repeat an id "
+            f"of column {column!r}. Keep one row per node."
+        )
+    return ids
+
+
+def find_ids(wanted: Any, ids: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The place of each wanted id among `ids`, -1 where it is not there."""
+    places = pc.fill_null(pc.index_in(wanted, value_set=ids), -1)
+    return np.asarray(places.to_numpy(zero_copy_only=False), np.int64)
+
+
+def node_ids(ids: Any) -> np.ndarray[Any, Any] | None:
+    """Integers where all are written as such, else strings; None for 0..V-1 in order."""
+    if pc.all(pc.match_substring_regex(ids, INTEGER)).as_py():
+        numbers = np.array(pc.cast(ids, pa.int64()))
+        return None if np.array_equal(numbers, np.arange(len(numbers))) else numbers
+    names = np.empty(len(ids), f"U{pc.max(pc.utf8_length(ids)).as_py()}")
+    for start in range(0, len(ids), CHUNK):  # few Python strings at a time
+        names[start : start + CHUNK] = ids.slice(start, CHUNK).to_pylist()
+    return names
+
+
+def formula_note(ids: Any, table: Table) -> list[str]:
+    """A sentence about ids that a spreadsheet would run."""
+    found = np.flatnonzero(np.asarray(pc.match_substring_regex(ids, FORMULA)))
+    if not found.size:
+        return []
+    row = int(found[0])
+    return [
+        f"{found.size} id(s) look like formulas ({table.place(row)}: {str(ids[row])[:40]!r}); they "
+        "are kept as text, but a spreadsheet may run them."
+    ]

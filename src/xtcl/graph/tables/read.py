@@ -1,0 +1,154 @@
+"""`read_tables`: tables of nodes and edges as a Graph."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xtcl.errors import DataError, first_few
+from xtcl.graph.edges import canonical_edges
+from xtcl.graph.graph import Graph
+from xtcl.graph.tables.cells import MISSING_WORDS
+from xtcl.graph.tables.encode import encode_table
+from xtcl.graph.tables.encoding import LEFT_OUT, TableEncoding
+from xtcl.graph.tables.ids import node_ids
+from xtcl.graph.tables.links import LinkColumns, read_links
+from xtcl.graph.tables.node_table import nodes_of_edges, read_nodes
+from xtcl.graph.tables.roles import link_columns
+from xtcl.graph.tables.spec import MAX_CATEGORIES, TableSpec
+from xtcl.graph.tables.table import Table, open_table
+from xtcl.graph.validation import MAX_NODES
+
+
+@dataclass(frozen=True)
+class TablesRead:
+    """A graph, and what there is to say about the tables it came from."""
+
+    graph: Graph
+    nodes: str
+    edges: str
+    link_columns: LinkColumns
+    notes: tuple[str, ...] = ()
+
+
+def read_tables(
+    nodes: Any,
+    edges: Any,
+    *,
+    label: str | None = None,
+    id: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    categorical: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    missing: Sequence[str] = MISSING_WORDS,
+    max_categories: int = MAX_CATEGORIES,
+    scale: bool = True,
+    name: str | None = None,
+) -> Graph:
+    """A graph from a table of nodes and a table of edges; docs/tables.md has the rules.
+
+    Args:
+        nodes: path of a CSV, TSV or Parquet file, or a pandas or Polars frame; one row per node.
+            None takes the nodes from the edges.
+        edges: the same, one row per edge.
+        label: the column with the classes; empty cells are unknown.
+        id: the column with the ids; by default one called id or node, else the first.
+        source: the column of one end of an edge; by default source, src, from or u, where there
+            is a target, dst, to or v beside it; else the first.
+        target: the column of the other end; else the second.
+        weight: the column of weights; by default one called weight. Weights are checked and then
+            not used: a row of weight 0 is no edge, and all others count the same.
+        categorical: columns of numbers that are names, such as a department's number.
+        ignore: columns to leave out.
+        missing: words, in any case, that stand for no value; an empty cell always does.
+        max_categories: a column with more different texts is left out.
+        scale: bring numbers to mean 0 and standard deviation 1.
+        name: how messages and reports call the graph.
+
+    What was left out or looks odd comes as warnings; `graph.encoding` says what became of each
+    column, `graph.repairs` what was repaired in the edges.
+
+    Raises:
+        DataError: a table cannot be used; the message names file, line and remedy.
+
+    """
+    read = read_spec(
+        TableSpec(
+            edges,
+            nodes,
+            label,
+            id,
+            source,
+            target,
+            weight,
+            tuple(categorical),
+            tuple(ignore),
+            tuple(missing),
+            max_categories,
+            scale,
+            name,
+        )
+    )
+    for note in (*read.notes, *left_out_notes(read.graph.encoding)):
+        warnings.warn(note, stacklevel=2)
+    return read.graph
+
+
+def left_out_notes(encoding: TableEncoding | None) -> list[str]:
+    """A sentence for each column that gives no attributes."""
+    columns = () if encoding is None else encoding.columns
+    return [f"Column {c.name!r} was left out: {c.why}." for c in columns if c.kind == LEFT_OUT]
+
+
+def read_spec(spec: TableSpec) -> TablesRead:
+    """Read the tables; nothing is warned of, all is in the result."""
+    table = open_table(spec.edges, "edges")
+    columns = link_columns(table, spec)
+    if spec.nodes is None:
+        nodes = nodes_of_edges(table, columns, spec)
+    else:
+        nodes = read_nodes(open_table(spec.nodes, "nodes"), spec)
+    count = len(nodes.ids)
+    if not 2 <= count <= MAX_NODES:
+        raise DataError(f"{nodes.table.name} has {count} node(s); a graph needs at least two.")
+    links = read_links(table, columns, nodes.ids, nodes.table.name)
+    edges, repairs = canonical_edges(links.pairs, count)
+    encoding = nodes.encoding or TableEncoding("", None, (), spec.missing)
+    if not edges.size and not encoding.attributes:
+        raise DataError(
+            f"{nodes.table.name} gives no attributes and {table.name} no edges; there is nothing "
+            "to learn from. Give at least one of them."
+        )
+    graph = Graph(
+        attributes=encode_table(nodes.table, encoding, count),
+        edges=edges,
+        labels=nodes.labels,
+        classes=nodes.classes,
+        node_ids=node_ids(nodes.ids),
+        repairs=repairs,
+        name=spec.title,
+        encoding=nodes.encoding,
+    )
+    notes = nodes.notes + _link_notes(table, columns, links.zero_weights)
+    return TablesRead(graph, nodes.table.name, table.name, columns, tuple(notes))
+
+
+def _link_notes(table: Table, columns: LinkColumns, zeros: int) -> list[str]:
+    notes = []
+    if columns.weight is not None:
+        notes.append(
+            f"The weights in column {columns.weight!r} of {table.name} are not used: the method "
+            "knows links, not their strength."
+        )
+    if zeros:
+        notes.append(f"{zeros:,} row(s) of {table.name} have the weight 0 and are no links.")
+    others = [name for name in table.columns if name not in columns.names]
+    if others:
+        notes.append(
+            f"{table.name} has further columns, which are not used: {first_few(map(repr, others))}."
+        )
+    return notes

@@ -1,0 +1,111 @@
+"""Which tables make a graph, and how to read them: in Python, or in a small TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from xtcl.errors import DataError, UsageError, known_names
+from xtcl.graph.tables.cells import MISSING_WORDS
+
+MAX_CATEGORIES = 100
+ENDINGS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """The arguments of `read_tables`, which explains them."""
+
+    edges: Any
+    nodes: Any = None
+    label: str | None = None
+    id: str | None = None
+    source: str | None = None
+    target: str | None = None
+    weight: str | None = None
+    categorical: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    missing: tuple[str, ...] = MISSING_WORDS
+    max_categories: int = MAX_CATEGORIES
+    scale: bool = True
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("categorical", "ignore", "missing"):
+            value = getattr(self, name)
+            if isinstance(value, str) or not all(isinstance(item, str) for item in value):
+                raise UsageError(f"{name}={value!r} must be a list of texts.")
+            object.__setattr__(self, name, tuple(value))
+        if isinstance(self.max_categories, bool) or not isinstance(self.max_categories, int):
+            raise UsageError(f"max_categories={self.max_categories!r} must be a whole number.")
+        if self.max_categories < 2:
+            raise UsageError(f"max_categories={self.max_categories} must be at least 2.")
+        words = tuple(sorted({"", *(word.strip().lower() for word in self.missing)}))
+        object.__setattr__(self, "missing", words)
+
+    @property
+    def title(self) -> str:
+        """How to call the graph."""
+        table = self.edges if self.nodes is None else self.nodes
+        own = Path(table).name.partition(".")[0] if isinstance(table, (str, PathLike)) else ""
+        return self.name or own or "graph"
+
+
+def spec_from_toml(path: Path) -> TableSpec:
+    """The tables that a TOML file names; their paths are relative to it."""
+    try:
+        stored = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except (ValueError, RecursionError) as error:  # a UnicodeDecodeError is a ValueError, too
+        raise DataError(f"{path} is not a TOML file in UTF-8 ({error}).") from error
+    known = get_type_hints(TableSpec)
+    for key, value in stored.items():
+        if key not in known:
+            raise DataError(f"{path}: there is no key '{key}'.{known_names(key, known)}")
+        wanted = _toml_types(known[key])
+        if type(value) not in wanted:
+            kinds = " or ".join(kind.__name__ for kind in wanted)
+            raise DataError(f"{path}: {key} = {value!r} must be a {kinds}.")
+    if "edges" not in stored:
+        raise DataError(f'{path} names no edges; write a line such as edges = "edges.csv".')
+    tables: dict[str, Any] = {
+        key: path.parent / stored[key] for key in ("nodes", "edges") if key in stored
+    }
+    try:
+        given: dict[str, Any] = {"name": path.stem, **stored, **tables}
+        return TableSpec(**given)
+    except UsageError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def _toml_types(hint: Any) -> tuple[type, ...]:
+    if hint is Any:
+        return (str,)
+    choices = get_args(hint)
+    if choices and choices[-1] is not type(None):
+        return (list,)
+    return tuple(kind for kind in choices or (hint,) if kind is not type(None))
+
+
+def spec_from_folder(folder: Path) -> TableSpec | None:
+    """The tables in a folder: what its graph.toml names, else its nodes and edges; or None."""
+    if (folder / "graph.toml").is_file():
+        return spec_from_toml(folder / "graph.toml")
+    found = {
+        what: [folder / f"{what}{end}" for end in ENDINGS if (folder / f"{what}{end}").is_file()]
+        for what in ("nodes", "edges")
+    }
+    for what, paths in found.items():
+        if len(paths) > 1:
+            raise DataError(
+                f"{folder} has several tables of {what} ({', '.join(p.name for p in paths)}); "
+                "keep one, or name it in a graph.toml."
+            )
+    if not found["edges"]:
+        return None
+    nodes = found["nodes"][0] if found["nodes"] else None
+    return TableSpec(edges=found["edges"][0], nodes=nodes, name=folder.resolve().name)

@@ -1,0 +1,83 @@
+"""CSV and TSV files, read in blocks by Arrow; every cell stays text until a rule says otherwise."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from xtcl.errors import DataError
+from xtcl.graph.tables.diagnosis import line_of_row, open_text, why_unreadable
+from xtcl.graph.tables.magic import LOOKED_AT, refuse_binary
+
+BLOCK_BYTES = 16 << 20
+DELIMITERS = ",;|"
+
+
+class TextTable:
+    """A text file with a line of column names; gzip is unpacked on the way."""
+
+    def __init__(self, path: Path, *, zipped: bool = False) -> None:
+        self.path, self.name, self.zipped = path, str(path), zipped
+        self.delimiter, names = self._header()
+        self.columns = tuple(
+            name.strip() or f"column {at}" for at, name in enumerate(names, start=1)
+        )
+
+    def _header(self) -> tuple[str, list[str]]:
+        """The delimiter and the column names; a tab wins over commas, which may be in names."""
+        try:
+            with open_text(self.path, self.zipped) as file:
+                start = file.read(LOOKED_AT)
+        except (UnicodeDecodeError, OSError, EOFError) as error:
+            raise self._unreadable(error) from error
+        refuse_binary(start.encode(), self.path)
+        lines = start.splitlines(keepends=True)
+        filled = [at for at, line in enumerate(lines) if line.strip()]
+        if not filled:
+            raise DataError(f"{self.name} is empty; a table needs column names and rows.")
+        first = lines[filled[0]]
+        delimiter = "\t" if "\t" in first else max(DELIMITERS, key=first.count)
+        try:
+            names = next(csv.reader(lines[filled[0] :], delimiter=delimiter))
+        except csv.Error as error:
+            raise DataError(
+                f"{self.name}, line {filled[0] + 1}: the column names cannot be read ({error})."
+            ) from error
+        return delimiter, names
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Blocks of rows, every cell as text."""
+        try:
+            with pa.input_stream(
+                str(self.path), compression="gzip" if self.zipped else None
+            ) as stream:
+                yield from arrow_csv.open_csv(
+                    stream,
+                    arrow_csv.ReadOptions(
+                        column_names=list(self.columns),
+                        skip_rows_after_names=1,
+                        block_size=BLOCK_BYTES,
+                    ),
+                    arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                    arrow_csv.ConvertOptions(
+                        column_types=dict.fromkeys(self.columns, pa.string()),
+                        include_columns=list(columns),
+                        strings_can_be_null=False,
+                    ),
+                )
+        except (pa.ArrowException, OSError) as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> DataError:
+        delimiter = getattr(self, "delimiter", ",")
+        return DataError(why_unreadable(self.path, self.zipped, delimiter, error))
+
+    def place(self, row: int) -> str:
+        """The file and the line, which quoted line ends and empty lines shift."""
+        line = line_of_row(self.path, self.zipped, self.delimiter, row)
+        return f"{self.name}, line {line}"
