@@ -44,21 +44,27 @@ def parse_memory(text: str | int) -> int:
     return int(float(match[1]) * UNITS[match[2].upper()])
 
 
-def rows_within(budget: int, graph: Graph, width: int, cap: int | None = None) -> int:
-    """The block height with which a fit of `graph` to `width` dimensions stays within `budget`.
+def fixed_bytes(graph: Graph, width: int, cap: int | None = None) -> int:
+    """What a fit of `graph` to `width` dimensions takes beside its blocks of pairs.
 
     With a `cap` it is that of top-k mode, which also keeps a list of `cap` nodes for every node.
     """
     nodes, columns = graph.num_nodes, max(graph.num_attributes, 1)
     given = graph.attributes
     stored = given.data.nbytes if sp.issparse(given) else given.nbytes
-    fixed = (
-        INTERPRETER + stored + 4 * nodes * (FACTORS * columns + 6 * width) + 64 * graph.num_edges
-    )
-    row = PAIR_BYTES * nodes
+    matrices = 4 * nodes * (FACTORS * columns + 6 * width)
+    fixed = INTERPRETER + stored + matrices + 64 * graph.num_edges
     if cap is not None:
-        row = LISTED_BYTES * min(RELATIONS * cap, nodes)
         fixed += EXPLORATION + 4 * nodes * (FACTORS * columns + 4 * min(cap, nodes))
+    return int(fixed)
+
+
+def rows_within(budget: int, graph: Graph, width: int, cap: int | None = None) -> int:
+    """The block height with which a fit of `graph` to `width` dimensions stays within `budget`."""
+    nodes = graph.num_nodes
+    fixed = fixed_bytes(graph, width, cap)
+    listed = nodes if cap is None else min(RELATIONS * cap, nodes)
+    row = (PAIR_BYTES if cap is None else LISTED_BYTES) * listed
     least = fixed + SMALLEST_BLOCK * row
     if least > budget:
         raise BudgetError(

@@ -21,7 +21,17 @@ from xtcl.relations.registry import relation_names
 from xtcl.relations.store import RelationStore, StoreEntry
 from xtcl.relations.view import TrainingView
 
-COMMANDS = ["fit", "evaluate", "tune", "reproduce", "datasets", "relations", "methods", "doctor"]
+COMMANDS = [
+    "fit",
+    "check",
+    "evaluate",
+    "tune",
+    "reproduce",
+    "datasets",
+    "relations",
+    "methods",
+    "doctor",
+]
 
 
 def output(*arguments: str) -> str:

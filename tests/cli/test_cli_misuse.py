@@ -74,7 +74,7 @@ def test_files_that_are_no_graphs(command: list[str], tmp_path: Path) -> None:
     }.items():
         (tmp_path / name).write_bytes(content)
         assert_refused(invoke(*command, str(tmp_path / name)), DATA, name, "Graph.save")
-    for name in ("binary.bin", "edges.csv", "noend"):
+    for name in ("binary.bin", "table.csv", "noend"):
         (tmp_path / name).write_bytes(rng.bytes(100))
         assert_refused(invoke(*command, str(tmp_path / name)), USAGE, "is not a graph file")
     assert_refused(invoke(*command, str(tmp_path)), USAGE, "is not a graph file")

@@ -16,9 +16,12 @@ from xtcl.cli.options import (
     ConfigOption,
     DataOption,
     DeviceOption,
+    EdgesOption,
     GraphName,
     IndexOption,
     JsonOption,
+    LabelOption,
+    NodesOption,
     SeedOption,
     TaskName,
     TaskOption,
@@ -29,7 +32,10 @@ from xtcl.errors import UsageError
 
 @reported
 def evaluate(
-    graph: GraphName,
+    graph: GraphName = None,
+    nodes: NodesOption = None,
+    edges: EdgesOption = None,
+    label: LabelOption = None,
     task: TaskOption = TaskName.nodes,
     method: Annotated[str, typer.Option(help="See `xtcl methods`.")] = "xtcl-gcn",
     splits: Annotated[int, typer.Option(min=1, help="How many splits, from --seed up.")] = 5,
@@ -44,6 +50,8 @@ def evaluate(
     """Fit and score a method on several splits: mean and standard error, in percent.
 
     Example: xtcl evaluate cora --task nodes --method xtcl-gcn --splits 5 --json
+
+    Tables: xtcl evaluate --nodes nodes.csv --edges edges.csv --label topic
     """
     from xtcl.baselines.ceiling_scl import with_truth
     from xtcl.baselines.registry import make_method
@@ -65,7 +73,7 @@ def evaluate(
         stored = read_config(config, task.value, chosen.encoder, seeds, notes)
         recipe = stored or chosen.recipe_for(task.value)
         chosen = type(chosen)(capped(recipe, cap, index_past))
-    whole = read_graph(graph, data, notes)
+    whole = read_graph(graph, data, notes, nodes=nodes, edges=edges, label=label)
     result = run(
         whole,
         task.value,

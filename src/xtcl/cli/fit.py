@@ -19,11 +19,14 @@ from xtcl.cli.options import (
     ConfigOption,
     DataOption,
     DeviceOption,
+    EdgesOption,
     EncoderName,
     EncoderOption,
     GraphName,
     IndexOption,
     JsonOption,
+    LabelOption,
+    NodesOption,
     SeedOption,
     StoreOption,
     TaskName,
@@ -40,7 +43,10 @@ if TYPE_CHECKING:
 
 @reported
 def fit(
-    graph: GraphName,
+    graph: GraphName = None,
+    nodes: NodesOption = None,
+    edges: EdgesOption = None,
+    label: LabelOption = None,
     task: TaskOption = TaskName.nodes,
     encoder: EncoderOption = EncoderName.gcn,
     seed: SeedOption = 0,
@@ -69,6 +75,8 @@ def fit(
     """Fit XTCL on 10 % of the labels (or 60 % of the links) and score the rest.
 
     Example: xtcl fit cora --task nodes --encoder gcn --out runs/cora
+
+    Tables: xtcl fit --nodes nodes.csv --edges edges.csv --label topic
     """
     from xtcl.baselines.registry import make_method
     from xtcl.device import pick_device
@@ -106,7 +114,7 @@ def fit(
         notes.print("Top-k mode does not use the relation store: its lists are not kept.")
     if memory is not None:
         parse_memory(memory)
-    whole = read_graph(graph, data, notes)
+    whole = read_graph(graph, data, notes, nodes=nodes, edges=edges, label=label)
     split = make_split(whole, task.value, seed)
     identity = fit_identity(model, whole, split)
     if is_finished(out):

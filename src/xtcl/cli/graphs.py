@@ -1,44 +1,105 @@
-"""The GRAPH argument."""
+"""The GRAPH argument, and the tables that may stand in its place."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from xtcl.errors import UsageError
+from xtcl.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from xtcl.graph.graph import Graph
+    from xtcl.graph.tables.read import TablesRead
+    from xtcl.graph.tables.spec import TableSpec
 
 
-def _read(name: str, data: Path | None) -> Graph:
-    """A data set by its name, whatever lies in the working directory; else a graph file."""
+def read_source(
+    name: str | None,
+    data: Path | None,
+    nodes: Path | None,
+    edges: Path | None,
+    label: str | None,
+) -> Graph | TablesRead:
+    """What the user named: tables, a data set (whatever lies in the folder), or a graph file."""
     from xtcl.graph.datasets import load_dataset
     from xtcl.graph.datasets.registry import DATASETS
     from xtcl.graph.graph import Graph
+    from xtcl.graph.tables.read import read_spec
 
-    if name.lower() in DATASETS:
-        return load_dataset(name, data)
+    tables = _given_tables(name, nodes, edges, label)
+    if tables is not None:
+        return read_spec(tables)
+    if name is None:
+        raise UsageError("Name a GRAPH, or give your tables with --nodes and --edges.")
     path = Path(name)
+    known = name.lower() in DATASETS
+    if not known and (tables := _named_tables(path)) is not None:
+        return read_spec(tables if label is None else replace(tables, label=label))
+    if label is not None:
+        raise UsageError(f"--label names a column of a table, and '{name}' is none; leave it out.")
+    if known:
+        return load_dataset(name, data)
     if path.suffix == ".npz" and path.is_file():
         return Graph.load(path)
     if path.exists():
         raise UsageError(
-            f"'{name}' is not a graph file. Make one in Python: Graph.from_arrays(attributes, "
-            "edges, labels).save('my-graph.npz'), then name that file."
+            f"'{name}' is not a graph file. Give tables with --nodes and --edges, or a .toml file "
+            "that names them, or what Graph.save wrote."
         )
-    if path.suffix == ".npz":
+    if path.suffix in (".npz", ".toml"):
         raise UsageError(
             f"There is no file '{name}'; check the path, or name a data set (see `xtcl datasets`)."
         )
     return load_dataset(name, data)
 
 
-def read_graph(name: str, data: Path | None, notes: Console) -> Graph:
-    """The graph called `name`; what was repaired in it is said on `notes`."""
-    graph = _read(name, data)
-    for repair in graph.repairs.sentences():
-        notes.print(repair, markup=False)
-    return graph
+def _given_tables(
+    name: str | None, nodes: Path | None, edges: Path | None, label: str | None
+) -> TableSpec | None:
+    from xtcl.graph.tables.spec import TableSpec
+
+    if nodes is None and edges is None:
+        return None
+    if name is not None:
+        raise UsageError(f"Give either the GRAPH '{name}' or --nodes and --edges, not both.")
+    if edges is None:
+        raise UsageError("--nodes alone is no graph: name the table of links with --edges.")
+    return TableSpec(edges=edges, nodes=nodes, label=label)
+
+
+def _named_tables(path: Path) -> TableSpec | None:
+    """The tables of a TOML file or a folder, if that is what `path` is."""
+    from xtcl.graph.tables.spec import spec_from_folder, spec_from_toml
+
+    try:
+        if path.is_dir():
+            return spec_from_folder(path)
+        return spec_from_toml(path) if path.suffix == ".toml" and path.is_file() else None
+    except OSError as error:  # a name too long to be a path
+        raise DataError(f"'{path}' cannot be read: {error.strerror}.") from error
+
+
+def read_graph(
+    name: str | None,
+    data: Path | None,
+    notes: Console,
+    *,
+    nodes: Path | None = None,
+    edges: Path | None = None,
+    label: str | None = None,
+) -> Graph:
+    """The graph to work on; what was repaired and left out is said on `notes`."""
+    from xtcl.graph.graph import Graph
+    from xtcl.graph.tables.read import left_out_notes
+
+    read = read_source(name, data, nodes, edges, label)
+    told: tuple[str, ...] = ()
+    if not isinstance(read, Graph):
+        told = read.notes
+        read = read.graph
+    for sentence in (*told, *left_out_notes(read.encoding), *read.repairs.sentences()):
+        notes.print(sentence, markup=False, soft_wrap=True)
+    return read

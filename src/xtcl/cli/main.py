@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 import xtcl
+from xtcl.cli.check import check
 from xtcl.cli.errors import INTERRUPTED, tell_warning
 from xtcl.cli.evaluate import evaluate
 from xtcl.cli.fit import fit
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (fit, evaluate, tune, reproduce, datasets, relations, methods, doctor):
+for command in (fit, check, evaluate, tune, reproduce, datasets, relations, methods, doctor):
     app.command()(command)
 
 

@@ -29,15 +29,20 @@ ConfigOption = Annotated[
     typer.Option("--config", help="Recipe to use: from `xtcl tune`, or a run's config.toml."),
 ]
 GraphName = Annotated[
-    str,
+    str | None,
     typer.Argument(
         metavar="GRAPH",
-        help="A data set (see `xtcl datasets`) or a graph file written by Graph.save.",
+        help="A data set (see `xtcl datasets`), a .toml file or folder of tables, or a .npz file.",
+        show_default=False,
     ),
 ]
+NodesOption = Annotated[Path | None, typer.Option("--nodes", help="Table of nodes, for GRAPH.")]
+EdgesOption = Annotated[Path | None, typer.Option("--edges", help="Table of links, for GRAPH.")]
+LabelOption = Annotated[str | None, typer.Option("--label", help="Column with the classes.")]
 TaskOption = Annotated[TaskName, typer.Option("--task", help="What the embeddings are for.")]
 SeedOption = Annotated[
-    int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seeds the split and the fit.")
+    int,
+    typer.Option("--seed", metavar="N", min=0, max=2**32 - 1, help="Seeds the split and the fit."),
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

@@ -15,10 +15,13 @@ from xtcl.cli.graphs import read_graph
 from xtcl.cli.options import (
     DataOption,
     DeviceOption,
+    EdgesOption,
     EncoderName,
     EncoderOption,
     GraphName,
     JsonOption,
+    LabelOption,
+    NodesOption,
     SeedOption,
     TaskName,
     TaskOption,
@@ -32,7 +35,10 @@ if TYPE_CHECKING:
 
 @reported
 def tune(
-    graph: GraphName,
+    graph: GraphName = None,
+    nodes: NodesOption = None,
+    edges: EdgesOption = None,
+    label: LabelOption = None,
     task: TaskOption = TaskName.nodes,
     encoder: EncoderOption = EncoderName.gcn,
     trials: Annotated[int, typer.Option(min=1, help="How many recipes to try.")] = 30,
@@ -63,7 +69,7 @@ def tune(
         raise UsageError(f"'{out}' is there already; choose another --out, or remove it.")
     where = pick_device(device)
     notes = Console(stderr=True)
-    whole = read_graph(graph, data, notes)
+    whole = read_graph(graph, data, notes, nodes=nodes, edges=edges, label=label)
     side = training_side(whole, make_split(whole, task.value, seed))
     out.parent.mkdir(parents=True, exist_ok=True)
     store = out.with_name(f"{out.name}.search")

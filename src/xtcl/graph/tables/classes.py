@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from xtcl.errors import DataError
 from xtcl.graph.arrays import IntArray
 from xtcl.graph.tables.cells import TEXT, as_numbers, text_cells, to_floats
-from xtcl.graph.tables.table import Table
+from xtcl.graph.tables.table import Table, place
 
 MOST_CLASSES = 1000
 WHOLE = r"^-?(0|[1-9][0-9]{0,17})(\.0*)?$"
@@ -56,13 +56,13 @@ def _check_count(codes: IntArray, names: Any, table: Table, column: str) -> None
     first = int(labelled[0])
     if len(names) == 1:
         raise DataError(
-            f"{table.place(first)}: label column {column!r} is {str(names[0])!r} wherever it is "
+            f"{place(table, first)}: label column {column!r} is {str(names[0])!r} wherever it is "
             "filled, and there is nothing to tell apart; name another column, or leave the label "
             "out and predict links."
         )
     if len(names) > MOST_CLASSES:
         raise DataError(
-            f"{table.place(first)}: label column {column!r} has {len(names):,} classes for "
+            f"{place(table, first)}: label column {column!r} has {len(names):,} classes for "
             f"{labelled.size:,} labelled nodes, and at most {MOST_CLASSES:,} can be learned; name "
             "another column, or group rare classes."
         )
@@ -78,7 +78,7 @@ def _values(names: Any, codes: IntArray, table: Table, column: str) -> list[Any]
     if odd.size:
         row = int(np.flatnonzero(codes == odd[0])[0])
         raise DataError(
-            f"{table.place(row)}: label {str(names[int(odd[0])])!r} in column {column!r} is a "
+            f"{place(table, row)}: label {str(names[int(odd[0])])!r} in column {column!r} is a "
             "measurement, not a class; bin the values first."
         )
     texts: list[Any] = names.to_pylist()

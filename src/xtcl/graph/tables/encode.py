@@ -22,7 +22,7 @@ from xtcl.graph.tables.cells import (
 )
 from xtcl.graph.tables.encoding import CATEGORY, PRESENCE, TRUTH, ColumnEncoding, TableEncoding
 from xtcl.graph.tables.settle import FALSE, TRUE
-from xtcl.graph.tables.table import Table, need_column
+from xtcl.graph.tables.table import Table, need_column, place
 
 BLOCK_CELLS = 1 << 24
 LARGEST_SCALED = 1e30  # float32 ends soon after
@@ -117,14 +117,14 @@ def _values(
     if numbers is None:
         at = first_non_number(cells)
         raise DataError(
-            f"{table.place(start + at)}: column {column.name!r} is {str(cells[at])[:40]!r}, but "
+            f"{place(table, start + at)}: column {column.name!r} is {str(cells[at])[:40]!r}, but "
             f"was a {column.kind} when the encoding was learned; correct it or leave it empty."
         )
     values = to_floats(numbers)
     extreme = np.flatnonzero(np.abs(values - column.center) > LARGEST_SCALED * column.scale)
     if extreme.size:
         raise DataError(
-            f"{table.place(start + int(extreme[0]))}: column {column.name!r} is "
+            f"{place(table, start + int(extreme[0]))}: column {column.name!r} is "
             f"{values[extreme[0]]}, too large for an attribute; correct it, or leave it empty."
         )
     return values

@@ -28,9 +28,9 @@ class FrameTable:
         """Batches of rows."""
         yield from self.table.select([self.columns.index(name) for name in columns]).to_batches()
 
-    def place(self, row: int) -> str:
-        """The frame and the row, counted from 1."""
-        return f"{self.name}, row {row + 1}"
+    def spot(self, row: int) -> str:
+        """The row, counted from 1."""
+        return f"row {row + 1}"
 
 
 def _is_pandas(frame: Any) -> bool:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from xtcl.errors import DataError
 from xtcl.graph.tables.cells import TEXT, text_cells
-from xtcl.graph.tables.table import Table
+from xtcl.graph.tables.table import Table, place
 
 LONGEST = 256
 INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
@@ -29,7 +29,7 @@ def id_cells(array: Any, table: Table, column: str, start: int) -> Any:
         )
     if cells.null_count:
         row = start + int(np.flatnonzero(np.asarray(pc.is_null(cells)))[0])
-        raise DataError(f"{table.place(row)}: no id in column {column!r}; give one, or remove it.")
+        raise DataError(f"{place(table, row)}: no id in column {column!r}; give one, or remove it.")
     return cells
 
 
@@ -39,19 +39,19 @@ def check_ids(batches: Sequence[Any], table: Table, column: str) -> Any:
     long = np.flatnonzero(np.asarray(pc.greater(pc.utf8_length(ids), LONGEST)))
     if long.size:
         raise DataError(
-            f"{table.place(int(long[0]))}: an id of {len(str(ids[int(long[0])]))} characters; "
+            f"{place(table, int(long[0]))}: an id of {len(str(ids[int(long[0])]))} characters; "
             f"ids have at most {LONGEST}."
         )
     zero = np.flatnonzero(np.asarray(pc.match_substring(ids, "\0")))
     if zero.size:
-        raise DataError(f"{table.place(int(zero[0]))}: an id with a zero byte in it; remove it.")
+        raise DataError(f"{place(table, int(zero[0]))}: an id with a zero byte in it; remove it.")
     first = find_ids(ids, ids)
     again = np.flatnonzero(first != np.arange(len(ids)))
     if again.size:
         row = int(again[0])
         raise DataError(
-            f"{table.place(row)}: id {str(ids[row])!r} was there before "
-            f"({table.place(int(first[row]))}); {again.size} row(s) of {table.name} repeat an id "
+            f"{place(table, row)}: id {str(ids[row])!r} was there before "
+            f"({place(table, int(first[row]))}); {again.size} row(s) of {table.name} repeat an id "
             f"of column {column!r}. Keep one row per node."
         )
     return ids
@@ -81,6 +81,6 @@ def formula_note(ids: Any, table: Table) -> list[str]:
         return []
     row = int(found[0])
     return [
-        f"{found.size} id(s) look like formulas ({table.place(row)}: {str(ids[row])[:40]!r}); they "
-        "are kept as text, but a spreadsheet may run them."
+        f"{found.size} id(s) look like formulas ({place(table, row)}: {str(ids[row])[:40]!r}); "
+        "they are kept as text, but a spreadsheet may run them."
     ]

@@ -14,7 +14,7 @@ from xtcl.errors import DataError
 from xtcl.graph.arrays import IntArray
 from xtcl.graph.tables.cells import TEXT, as_numbers, first_non_number, plain_cells, to_floats
 from xtcl.graph.tables.ids import find_ids, id_cells
-from xtcl.graph.tables.table import Table
+from xtcl.graph.tables.table import Table, place
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ def read_links(table: Table, columns: LinkColumns, ids: Any, nodes: str) -> Link
     if first_unknown is not None:
         row, name = first_unknown
         raise DataError(
-            f"{table.place(row)}: there is no node {name[:80]!r} in {nodes}; {unknown:,} row(s) of "
-            f"{table.name} name unknown nodes. Add these nodes, or remove the rows."
+            f"{place(table, row)}: there is no node {name[:80]!r} in {nodes}; {unknown:,} row(s) "
+            f"of {table.name} name unknown nodes. Add these nodes, or remove the rows."
         )
     pairs = np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), np.int64)
     return Links(pairs, zeros)
@@ -94,14 +94,14 @@ def _weighted(
     if numbers is None:
         row = start + (0 if cells is None else first_non_number(cells))
         raise DataError(
-            f"{table.place(row)}: the weight in column {column!r} is no number; correct it, or "
+            f"{place(table, row)}: the weight in column {column!r} is no number; correct it, or "
             "give the column another name."
         )
     values = to_floats(numbers)
     wrong = np.flatnonzero(~np.isfinite(values) | (values < 0))
     if wrong.size:
         raise DataError(
-            f"{table.place(start + int(wrong[0]))}: the weight in column {column!r} is "
+            f"{place(table, start + int(wrong[0]))}: the weight in column {column!r} is "
             f"{values[wrong[0]]}; weights are finite and not negative. Remove such rows, or give "
             "the column another name."
         )

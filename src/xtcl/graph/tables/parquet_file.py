@@ -37,9 +37,9 @@ class ParquetTable:
     def _damaged(self, error: BaseException) -> DataError:
         return DataError(f"{self.name} is damaged ({_first_line(error)}); write it again.")
 
-    def place(self, row: int) -> str:
-        """The file and the row, counted from 1."""
-        return f"{self.name}, row {row + 1}"
+    def spot(self, row: int) -> str:
+        """The row, counted from 1."""
+        return f"row {row + 1}"
 
 
 def _first_line(error: BaseException) -> str:

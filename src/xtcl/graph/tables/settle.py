@@ -14,7 +14,7 @@ from xtcl.graph.tables.encoding import (
     ColumnEncoding,
 )
 from xtcl.graph.tables.profile import LARGEST, Profile
-from xtcl.graph.tables.table import Table
+from xtcl.graph.tables.table import Table, place
 
 TRUE = frozenset({"true", "yes", "t", "y"})
 FALSE = frozenset({"false", "no", "f", "n"})
@@ -36,7 +36,7 @@ def settle(profile: Profile, table: Table, *, scale: bool) -> ColumnEncoding:
     if profile.first_extreme is not None:
         row, value = profile.first_extreme
         raise DataError(
-            f"{table.place(row)}: column {profile.name!r} is {value}; numbers must be finite and "
+            f"{place(table, row)}: column {profile.name!r} is {value}; numbers must be finite and "
             f"at most {LARGEST:.0e}. Leave the cell empty where the value is not known."
         )
     spread = math.sqrt(profile.squares / profile.present)
@@ -97,7 +97,7 @@ def _first_text(profile: Profile, table: Table) -> str:
     if profile.first_text is None:
         return ""
     row, text = profile.first_text
-    return f" (the first: {text[:40]!r} in {table.place(row)})"
+    return f" (the first: {text[:40]!r} in {table.spot(row)})"
 
 
 def _left_out(profile: Profile, why: str) -> ColumnEncoding:

@@ -23,8 +23,13 @@ class Table(Protocol):
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """All rows of these columns, in order; as often as asked for."""
 
-    def place(self, row: int) -> str:
-        """Where row number `row` (from 0) stands, for a message."""
+    def spot(self, row: int) -> str:
+        """Where row number `row` (from 0) stands in it, for a message."""
+
+
+def place(table: Table, row: int) -> str:
+    """The table and where in it row number `row` (from 0) stands."""
+    return f"{table.name}, {table.spot(row)}"
 
 
 def open_table(source: object, what: str) -> Table:

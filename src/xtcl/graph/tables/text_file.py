@@ -77,7 +77,6 @@ class TextTable:
         delimiter = getattr(self, "delimiter", ",")
         return DataError(why_unreadable(self.path, self.zipped, delimiter, error))
 
-    def place(self, row: int) -> str:
-        """The file and the line, which quoted line ends and empty lines shift."""
-        line = line_of_row(self.path, self.zipped, self.delimiter, row)
-        return f"{self.name}, line {line}"
+    def spot(self, row: int) -> str:
+        """The line, which quoted line ends and empty lines shift."""
+        return f"line {line_of_row(self.path, self.zipped, self.delimiter, row)}"
