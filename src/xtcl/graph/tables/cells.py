@@ -62,7 +62,7 @@ def _text(array: Any) -> Any | None:
     if pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return pc.cast(array, TEXT)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pc.utf8_trim_whitespace(pc.cast(array, TEXT))
+        return pc.utf8_trim_whitespace(array if kind == TEXT else pc.cast(array, TEXT))
     return None
 
 

@@ -8,6 +8,7 @@ import io
 import itertools
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -23,15 +24,20 @@ def open_text(path: Path, zipped: bool) -> IO[str]:
 
 def _records(path: Path, zipped: bool, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The line on which each record begins, and its cells; empty lines are no records."""
+    with _long_cells(), open_text(path, zipped) as file:
+        reader = csv.reader(file, delimiter=delimiter)
+        begins = 1
+        for record in reader:
+            if record:
+                yield begins, record
+            begins = reader.line_num + 1
+
+
+@contextmanager
+def _long_cells() -> Iterator[None]:
     limit = csv.field_size_limit(LONGEST_CELL)
     try:
-        with open_text(path, zipped) as file:
-            reader = csv.reader(file, delimiter=delimiter)
-            begins = 1
-            for record in reader:
-                if record:
-                    yield begins, record
-                begins = reader.line_num + 1
+        yield
     finally:
         csv.field_size_limit(limit)
 
@@ -66,7 +72,9 @@ def _first_fault(path: Path, zipped: bool, delimiter: str) -> str | None:
     expected, last = 0, 0
     for line, record in _records(path, zipped, delimiter):
         if any("\0" in cell for cell in record):
-            return f"{path}, line {line}: a zero byte; this is no text."
+            return (
+                f"{path}, line {line}: a zero byte; this is no text. Give a text or Parquet file."
+            )
         expected = expected or len(record)
         if len(record) != expected:
             if any("\n" in cell or "\r" in cell for cell in record):
@@ -75,11 +83,26 @@ def _first_fault(path: Path, zipped: bool, delimiter: str) -> str | None:
                     "close it, or write a quote in a cell twice."
                 )
             return (
-                f"{path}, line {line}: {len(record)} cell(s), but the column names are {expected}; "
+                f"{path}, line {line}: {len(record)} cell(s), but {expected} column name(s); "
                 f"put cells that contain {delimiter!r} in quotes."
             )
         last = line
     return f"{path} has column names, but no rows." if last <= 1 else None
+
+
+def unclosed_quote(path: Path, zipped: bool, delimiter: str) -> int | None:
+    """The line of a quote that is never closed: Arrow takes the rest of the file as its cell."""
+    begins = 1
+    try:
+        with _long_cells(), open_text(path, zipped) as file:
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            for _ in reader:
+                begins = reader.line_num + 1
+    except csv.Error as fault:
+        return None if "expected after" in str(fault) else begins
+    except (UnicodeDecodeError, OSError, EOFError, zlib.error):
+        return None
+    return None
 
 
 def _first_undecodable(path: Path, zipped: bool) -> tuple[int, int]:

@@ -29,7 +29,9 @@ def id_cells(array: Any, table: Table, column: str, start: int) -> Any:
         )
     if cells.null_count:
         row = start + int(np.flatnonzero(np.asarray(pc.is_null(cells)))[0])
-        raise DataError(f"{place(table, row)}: no id in column {column!r}; give one, or remove it.")
+        raise DataError(
+            f"{place(table, row)}: no id in column {column!r}; give one, or remove the row."
+        )
     return cells
 
 

@@ -39,14 +39,26 @@ class Links:
     zero_weights: int = 0
 
 
-def _ends(table: Table, columns: LinkColumns) -> Iterator[tuple[int, Any, Any, Any]]:
-    """For each batch: its first row, and the ids at both ends; last the batch itself."""
+def _ends(table: Table, columns: LinkColumns, rows: int = 0) -> Iterator[tuple[int, Any, Any, Any]]:
+    """For batches of `rows` or more: the first row, the ids at both ends, and the batch itself."""
     start = 0
-    for batch in table.batches(columns.names):
+    for batch in _joined(table.batches(columns.names), rows):
         source = id_cells(batch.column(0), table, columns.source, start)
         target = id_cells(batch.column(1), table, columns.target, start)
         yield start, source, target, batch
         start += batch.num_rows
+
+
+def _joined(batches: Iterator[Any], rows: int) -> Iterator[Any]:
+    """Batches joined until each has `rows`, but for the last."""
+    waiting: list[Any] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(part.num_rows for part in waiting) >= rows:
+            yield pa.concat_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 def ids_of_links(table: Table, columns: LinkColumns) -> list[Any]:
@@ -61,9 +73,9 @@ def read_links(table: Table, columns: LinkColumns, ids: Any, nodes: str) -> Link
     """The edges between known nodes; refuses ids that `nodes` does not have."""
     parts: list[IntArray] = []
     unknown, first_unknown, zeros = 0, None, 0
-    for start, source, target, batch in _ends(table, columns):
-        both = pa.chunked_array([source, target])
-        pairs = find_ids(both, ids).reshape(2, -1)
+    # A look-up hashes all ids first, which is worth it for many rows only.
+    for start, source, target, batch in _ends(table, columns, rows=3 * len(ids)):
+        pairs = find_ids(pa.chunked_array([source, target]), ids).reshape(2, -1)
         lost = np.flatnonzero((pairs < 0).any(axis=0))
         if lost.size:
             unknown += lost.size

@@ -21,16 +21,7 @@ FOREIGN = {
 
 def kind_of_file(path: Path) -> str:
     """Text, gzip or Parquet; anything else is refused."""
-    try:
-        if path.is_dir():
-            raise DataError(f"{path} is a folder; name the file of the table in it.")
-        if path.exists() and not path.is_file():
-            raise DataError(f"{path} is not a plain file; a table is read more than once.")
-        with path.open("rb") as file:
-            start = file.read(LOOKED_AT)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path} cannot be read: {reason}. Check the path.") from error
+    start = _first_bytes(path)
     if not start:
         raise DataError(f"{path} is empty; a table needs a line of column names and rows.")
     if start.startswith(b"PAR1"):
@@ -40,12 +31,25 @@ def kind_of_file(path: Path) -> str:
     for mark, sentence in FOREIGN.items():
         if start.startswith(mark):
             raise DataError(f"{path} is {sentence}.")
-    refuse_binary(start, path)
+    _refuse_binary(start, path)
     return TEXT
 
 
-def refuse_binary(start: bytes, path: Path) -> None:
-    """Refuse the first bytes of a text that are none."""
+def _first_bytes(path: Path) -> bytes:
+    try:
+        folder, odd = path.is_dir(), path.exists() and not path.is_file()
+        if not folder and not odd:
+            with path.open("rb") as file:
+                return file.read(LOOKED_AT)
+    except (OSError, ValueError) as error:  # a ValueError is a zero byte in the name
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path} cannot be read: {reason}. Check the path.") from error
+    if folder:
+        raise DataError(f"{path} is a folder; name the file of the table in it.")
+    raise DataError(f"{path} is not a plain file, and a table is read more than once; copy it.")
+
+
+def _refuse_binary(start: bytes, path: Path) -> None:
     zeros = start.count(b"\0")
     if start.startswith(UTF_16) or (zeros > len(start) // 4 and start[1:2] == b"\0"):
         raise DataError(f"{path} is UTF-16 text; save it as UTF-8.")

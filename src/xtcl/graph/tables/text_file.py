@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from xtcl.errors import DataError
-from xtcl.graph.tables.diagnosis import line_of_row, open_text, why_unreadable
-from xtcl.graph.tables.magic import LOOKED_AT, refuse_binary
+from xtcl.graph.tables.diagnosis import line_of_row, open_text, unclosed_quote, why_unreadable
+from xtcl.graph.tables.magic import LOOKED_AT
 
 BLOCK_BYTES = 16 << 20
 DELIMITERS = ",;|"
@@ -24,6 +24,7 @@ class TextTable:
     def __init__(self, path: Path, *, zipped: bool = False) -> None:
         self.path, self.name, self.zipped = path, str(path), zipped
         self.delimiter, names = self._header()
+        self._refuse_odd_bytes()
         self.columns = tuple(
             name.strip() or f"column {at}" for at, name in enumerate(names, start=1)
         )
@@ -35,7 +36,6 @@ class TextTable:
                 start = file.read(LOOKED_AT)
         except (UnicodeDecodeError, OSError, EOFError) as error:
             raise self._unreadable(error) from error
-        refuse_binary(start.encode(), self.path)
         lines = start.splitlines(keepends=True)
         filled = [at for at, line in enumerate(lines) if line.strip()]
         if not filled:
@@ -50,12 +50,31 @@ class TextTable:
             ) from error
         return delimiter, names
 
+    def _refuse_odd_bytes(self) -> None:
+        """Zero bytes and a quote that is never closed, which Arrow would take as text."""
+        quotes = 0
+        try:
+            with self._stream() as stream:
+                while chunk := stream.read(BLOCK_BYTES):
+                    if b"\0" in chunk:
+                        raise self._unreadable(ValueError("zero byte"))
+                    quotes += chunk.count(b'"')
+        except (pa.ArrowException, OSError) as error:
+            raise self._unreadable(error) from error
+        line = unclosed_quote(self.path, self.zipped, self.delimiter) if quotes % 2 else None
+        if line is not None:
+            raise DataError(
+                f"{self.name}, line {line}: a quote is opened in this row and never closed; close "
+                "it, or write a quote inside a cell twice."
+            )
+
+    def _stream(self) -> Any:
+        return pa.input_stream(str(self.path), compression="gzip" if self.zipped else None)
+
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Blocks of rows, every cell as text."""
         try:
-            with pa.input_stream(
-                str(self.path), compression="gzip" if self.zipped else None
-            ) as stream:
+            with self._stream() as stream:
                 yield from arrow_csv.open_csv(
                     stream,
                     arrow_csv.ReadOptions(
@@ -65,7 +84,7 @@ class TextTable:
                     ),
                     arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
                     arrow_csv.ConvertOptions(
-                        column_types=dict.fromkeys(self.columns, pa.string()),
+                        column_types=dict.fromkeys(self.columns, pa.large_string()),
                         include_columns=list(columns),
                         strings_can_be_null=False,
                     ),
