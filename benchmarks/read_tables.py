@@ -55,7 +55,7 @@ def with_xtcl(folder: Path) -> Graph:
 
 def with_pandas(folder: Path) -> Graph:
     """The same graph by hand."""
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     nodes, edges = pd.read_csv(folder / "nodes.csv"), pd.read_csv(folder / "edges.csv")
     codes, _ = pd.factorize(pd.concat([nodes["id"], edges["from"], edges["to"]]))

@@ -19,7 +19,13 @@ REQUIRED = (
     "rich",
     "matplotlib",
 )
-OPTIONAL = {"networkx": "NetworkX graphs", "optuna": "xtcl tune", "xgboost": "benchmarks"}
+OPTIONAL = {
+    "networkx": "NetworkX graphs",
+    "pandas": "frames as tables",
+    "polars": "frames as tables",
+    "optuna": "xtcl tune",
+    "xgboost": "benchmarks",
+}
 
 
 def describe_environment(data: Path | None) -> dict[str, dict[str, str]]:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import IO
 
 LONGEST_CELL = 1 << 24
+UNREADABLE = (UnicodeDecodeError, OSError, EOFError, zlib.error)
+"""What reading text raises that is none, or gzip that is damaged."""
 
 
 def open_text(path: Path, zipped: bool) -> IO[str]:
@@ -47,25 +49,23 @@ def line_of_row(path: Path, zipped: bool, delimiter: str, row: int) -> int:
     records = _records(path, zipped, delimiter)
     try:
         return next(itertools.islice(records, row + 1, None), (row + 2, []))[0]
-    except (csv.Error, UnicodeDecodeError, OSError):
+    except (csv.Error, *UNREADABLE):
         return row + 2  # where it would stand if all before it were plain
 
 
 def why_unreadable(path: Path, zipped: bool, delimiter: str, error: Exception) -> str:
     """A sentence with the line of the first thing that is wrong with the file."""
     try:
-        return _first_fault(path, zipped, delimiter) or f"{path} cannot be read ({error})."
-    except UnicodeDecodeError:
-        line, byte = _first_undecodable(path, zipped)
-        return (
-            f"{path}, line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8 (from "
-            f"Latin-1: iconv -f latin1 -t utf-8)."
-        )
+        try:
+            fault = _first_fault(path, zipped, delimiter)
+        except UnicodeDecodeError:
+            fault = _first_undecodable(path, zipped)
     except (EOFError, OSError, zlib.error):
         what = "is damaged gzip; compress it again" if zipped else "cannot be read; check the file"
         return f"{path} {what}."
-    except csv.Error as fault:
-        return f"{path} cannot be read as a table ({fault})."
+    except csv.Error as odd:
+        return f"{path} cannot be read as a table ({odd}); check its quotes."
+    return fault or f"{path} cannot be read ({error})."
 
 
 def _first_fault(path: Path, zipped: bool, delimiter: str) -> str | None:
@@ -100,16 +100,19 @@ def unclosed_quote(path: Path, zipped: bool, delimiter: str) -> int | None:
                 begins = reader.line_num + 1
     except csv.Error as fault:
         return None if "expected after" in str(fault) else begins
-    except (UnicodeDecodeError, OSError, EOFError, zlib.error):
+    except UNREADABLE:
         return None
     return None
 
 
-def _first_undecodable(path: Path, zipped: bool) -> tuple[int, int]:
+def _first_undecodable(path: Path, zipped: bool) -> str | None:
     with gzip.open(path) if zipped else path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
                 line.decode("utf-8")
             except UnicodeDecodeError as fault:
-                return number, line[fault.start]
-    return 1, 0
+                return (
+                    f"{path}, line {number}: byte 0x{line[fault.start]:02x} is not UTF-8; save the "
+                    "file as UTF-8 (from Latin-1: iconv -f latin1 -t utf-8)."
+                )
+    return None

@@ -10,6 +10,7 @@ from typing import Any
 from xtcl.errors import DataError
 
 NUMBER, TRUTH, CATEGORY, PRESENCE, LEFT_OUT = "number", "truth", "category", "presence", "left out"
+AS_ASKED = "as you asked"
 KINDS = (NUMBER, TRUTH, CATEGORY, PRESENCE, LEFT_OUT)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from xtcl.errors import DataError
 from xtcl.graph.arrays import IntArray
 from xtcl.graph.tables.classes import label_cells, read_classes
-from xtcl.graph.tables.encoding import LEFT_OUT, ColumnEncoding, TableEncoding
+from xtcl.graph.tables.encoding import AS_ASKED, LEFT_OUT, ColumnEncoding, TableEncoding
 from xtcl.graph.tables.ids import check_ids, formula_note, id_cells
 from xtcl.graph.tables.links import LinkColumns, ids_of_links
 from xtcl.graph.tables.profile import Profile
@@ -67,7 +67,7 @@ def read_nodes(table: Table, spec: TableSpec) -> Nodes:
     checked = check_ids(ids, table, own)
     codes, classes = (None, ()) if label is None else read_classes(labels, table, label)
     settled = {profile.name: settle(profile, table, scale=spec.scale) for profile in profiles}
-    settled |= {name: ColumnEncoding(name, LEFT_OUT, why="you said so") for name in spec.ignore}
+    settled |= {name: ColumnEncoding(name, LEFT_OUT, why=AS_ASKED) for name in spec.ignore}
     columns = tuple(settled[name] for name in table.columns if name in settled)
     encoding = TableEncoding(own, label, columns, spec.missing)
     return Nodes(table, checked, formula_note(checked, table), encoding, codes, classes)

@@ -30,7 +30,9 @@ class ParquetTable:
         """Batches of rows."""
         try:
             with parquet.ParquetFile(self.path, page_checksum_verification=True) as file:
-                yield from file.iter_batches(BATCH_ROWS, columns=list(columns))
+                for batch in file.iter_batches(BATCH_ROWS, columns=list(columns)):
+                    batch.validate(full=True)  # text that is no UTF-8, above all
+                    yield batch
         except DAMAGE as error:
             raise self._damaged(error) from error
 

@@ -12,7 +12,7 @@ from xtcl.graph.edges import canonical_edges
 from xtcl.graph.graph import Graph
 from xtcl.graph.tables.cells import MISSING_WORDS
 from xtcl.graph.tables.encode import encode_table
-from xtcl.graph.tables.encoding import LEFT_OUT, TableEncoding
+from xtcl.graph.tables.encoding import AS_ASKED, LEFT_OUT, TableEncoding
 from xtcl.graph.tables.ids import node_ids
 from xtcl.graph.tables.links import LinkColumns, read_links
 from xtcl.graph.tables.node_table import nodes_of_edges, read_nodes
@@ -99,9 +99,10 @@ def read_tables(
 
 
 def left_out_notes(encoding: TableEncoding | None) -> list[str]:
-    """A sentence for each column that gives no attributes."""
+    """A sentence for each column that gives no attributes, unless the user asked for that."""
     columns = () if encoding is None else encoding.columns
-    return [f"Column {c.name!r} was left out: {c.why}." for c in columns if c.kind == LEFT_OUT]
+    left_out = (c for c in columns if c.kind == LEFT_OUT and c.why != AS_ASKED)
+    return [f"Column {column.name!r} was left out: {column.why}." for column in left_out]
 
 
 def read_spec(spec: TableSpec) -> TablesRead:

@@ -13,6 +13,8 @@ from xtcl.graph.tables.magic import GZIP, PARQUET, kind_of_file
 from xtcl.graph.tables.parquet_file import ParquetTable
 from xtcl.graph.tables.text_file import TextTable
 
+SHOWN = 30
+
 
 class Table(Protocol):
     """What the readers need of a table; batches are `pyarrow.RecordBatch`es."""
@@ -62,7 +64,6 @@ def _open(source: object, what: str) -> Table:
 def need_column(table: Table, name: str, what: str) -> str:
     """`name`, which must be a column of `table`."""
     if name not in table.columns:
-        raise DataError(
-            f"{table.name} has no column {name!r} for {what}.{known_names(name, table.columns)}"
-        )
+        known = known_names(name, table.columns[:SHOWN])
+        raise DataError(f"{table.name} has no column {name!r} for {what}.{known}")
     return name

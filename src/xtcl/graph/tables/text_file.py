@@ -11,7 +11,13 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from xtcl.errors import DataError
-from xtcl.graph.tables.diagnosis import line_of_row, open_text, unclosed_quote, why_unreadable
+from xtcl.graph.tables.diagnosis import (
+    UNREADABLE,
+    line_of_row,
+    open_text,
+    unclosed_quote,
+    why_unreadable,
+)
 from xtcl.graph.tables.magic import LOOKED_AT
 
 BLOCK_BYTES = 16 << 20
@@ -34,7 +40,7 @@ class TextTable:
         try:
             with open_text(self.path, self.zipped) as file:
                 start = file.read(LOOKED_AT)
-        except (UnicodeDecodeError, OSError, EOFError) as error:
+        except UNREADABLE as error:
             raise self._unreadable(error) from error
         lines = start.splitlines(keepends=True)
         filled = [at for at, line in enumerate(lines) if line.strip()]
