@@ -103,10 +103,12 @@ def _understood(found: dict[str, Any]) -> list[str]:
         ids = "in the edges" if tables["id"] is None else f"in column '{tables['id']}'"
         lines = [
             f"{tables['nodes']}: {graph['nodes']:,} nodes, ids {ids}",
-            f"{tables['edges']}: {graph['edges']:,} links, from column '{tables['source']}' to "
+            f"{tables['edges']}: {graph['edges']:,} link(s), from column '{tables['source']}' to "
             f"'{tables['target']}', without direction or weight",
         ]
-    lines.append(f"{graph['attributes']:,} attributes a node, {graph['mean_degree']:.1f} links")
+    lines.append(
+        f"{graph['attributes']:,} attributes a node, {graph['mean_degree']:.1f} links on average"
+    )
     if graph["classes"]:
         lines.append(f"{graph['classes']:,} classes, known for {graph['labelled_nodes']:,} nodes")
     return lines

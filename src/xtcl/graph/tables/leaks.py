@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xtcl.graph.arrays import IntArray
+from xtcl.graph.draw import generator
 from xtcl.graph.graph import Graph
 from xtcl.graph.tables.encoding import NUMBER
 
@@ -16,8 +17,12 @@ SUSPICIOUS = 0.98
 """From this share of right answers on, a single column is too good."""
 LARGEST_CLASS = 0.9
 """Where one class is larger, every column is right as often."""
-GROUP = 10
+GROUP = 5
 """Labelled nodes in a group of equal values, on average: smaller groups are pure by chance."""
+RANGES = 2
+"""Ranges of a number for each class."""
+LOOKED_AT = 5000
+"""Labelled nodes that are enough to see it."""
 
 
 @dataclass(frozen=True)
@@ -33,26 +38,33 @@ def suspects(graph: Graph) -> list[Suspect]:
     if graph.encoding is None or graph.labels is None:
         return []
     nodes = np.flatnonzero(graph.labels >= 0)
+    if nodes.size > LOOKED_AT:
+        nodes = np.sort(generator(0).choice(nodes, LOOKED_AT, replace=False))
     codes = graph.labels[nodes]
-    if nodes.size < ENOUGH_LABELS or np.bincount(codes).max() > LARGEST_CLASS * nodes.size:
+    sizes = np.bincount(codes)
+    enough = max(ENOUGH_LABELS, RANGES * np.count_nonzero(sizes) * GROUP)
+    if nodes.size < enough or sizes.max() > LARGEST_CLASS * nodes.size:
         return []
+    given = graph.attributes[nodes]
+    table = given if isinstance(given, np.ndarray) else given.toarray()
     found, at = [], 0
     for column in graph.encoding.used:
-        part = graph.attributes[nodes][:, at : at + len(column.attributes)]
+        own = table[:, at : at + len(column.attributes)]
         at += len(column.attributes)
-        own = part if isinstance(part, np.ndarray) else part.toarray()
-        groups = _ranges(own[:, 0]) if column.kind == NUMBER else _different(own)
-        if (groups.max() + 1) * GROUP <= 2 * nodes.size:
+        groups = _ranges(own, codes) if column.kind == NUMBER else _different(own)
+        if (groups.max() + 1) * GROUP <= nodes.size:
             share = _share(groups, codes)
             if share >= SUSPICIOUS:
                 found.append(Suspect(column.name, share))
     return found
 
 
-def _ranges(values: np.ndarray[Any, Any]) -> IntArray:
-    """Groups of about equal size in the order of the values; equal values stay together."""
-    cuts = np.quantile(values, np.linspace(0, 1, max(2, min(64, values.size // GROUP)))[1:-1])
-    return _codes(np.searchsorted(np.unique(cuts), values))
+def _ranges(values: np.ndarray[Any, Any], codes: IntArray) -> IntArray:
+    """The few ranges of a number that tell the classes apart best."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    ranges = DecisionTreeClassifier(max_leaf_nodes=RANGES * len(np.unique(codes)), random_state=0)
+    return _codes(ranges.fit(values, codes).apply(values))
 
 
 def _different(rows: np.ndarray[Any, Any]) -> IntArray:
