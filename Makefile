@@ -34,6 +34,7 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/sampler_vs_xgboost.py
 	$(BIN)/python benchmarks/fit.py
 	$(BIN)/python benchmarks/warm_store.py --datasets cora
+	$(BIN)/python benchmarks/read_tables.py --nodes 200000 --edges 2000000
 
 clean:
 	rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -66,7 +66,11 @@ def test_check_says_what_is_understood(named: list[str], folder: Path) -> None:
     assert found["concerns"] == []
     assert [made["task"] for made in found["estimates"]] == ["nodes", "links"]
     text = invoke("check", *named).stdout
-    for words in ("nodes.csv: 80 nodes, ids in column 'id'", "from column 'from' to 'to'", "w15"):
+    for words in (
+        "nodes.csv: 80 nodes, ids in column 'id'",
+        "from column 'from' to 'to'",
+        "(16 columns)",
+    ):
         assert words in text
     assert "an estimate" in text
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -191,6 +195,16 @@ def test_what_is_refused(
     assert (result.exit_code, result.stdout) == (code, ""), result.stderr
     assert words in result.stderr
     assert not Path("out").exists()
+
+
+def test_a_missing_label_is_asked_for(folder: Path) -> None:
+    result = invoke("fit", *TABLES[:4], "--out", "run")
+    assert result.exit_code == USAGE
+    assert "Which column of nodes.csv holds the classes? Name it with --label" in result.stderr
+    assert "(there are: topic, w0, " in result.stderr
+    result = invoke("fit", "--edges", "edges.csv", "--out", "run")
+    assert "no table of nodes, and so no labels" in result.stderr
+    assert not Path("run").exists()
 
 
 def test_rubbish_leaves_nothing_behind(folder: Path) -> None:

@@ -160,6 +160,14 @@ def test_texts_that_name_nodes_are_left_out(tmp_path: Path) -> None:
     assert "28 different texts in 30 nodes" in encoding.columns[0].why
 
 
+def test_a_column_that_counts_the_rows_is_left_out(tmp_path: Path) -> None:
+    rows = [f"{at},n{at},{at + at % 2}" for at in range(30)]
+    graph = read(tmp_path, ",id,x\n" + "\n".join(rows), "u,v\nn0,n1\n").graph
+    assert graph.encoding is not None
+    assert graph.encoding.attributes == ("x",)
+    assert graph.encoding.columns[0].why == "it counts the rows, as an index does"
+
+
 def test_labels(tmp_path: Path) -> None:
     def classes(*labels: str) -> Any:
         rows = "".join(f"{at},{label}\n" for at, label in enumerate(labels))

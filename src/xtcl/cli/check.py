@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
+from xtcl.cli.checked import described
 from xtcl.cli.errors import reported
 from xtcl.cli.graphs import read_source
 from xtcl.cli.options import (
@@ -23,10 +26,7 @@ from xtcl.cli.options import (
 )
 from xtcl.cli.tables import plain_table
 
-if TYPE_CHECKING:
-    from xtcl.graph.graph import Graph
-    from xtcl.graph.tables.encoding import ColumnEncoding
-    from xtcl.graph.tables.read import TablesRead
+MANY_ALIKE = 5
 
 
 @reported
@@ -55,44 +55,25 @@ def check(
     lines = "\n".join(_printable(line) for line in _understood(found))
     console.print(lines, markup=False, soft_wrap=True, highlight=False)
     if found["columns"]:
-        table = plain_table("column", "missing", "what becomes of it", numbers=["missing"])
-        for column in found["columns"]:
-            cells = (column["name"][:40], f"{column['missing']:,}", column["becomes"])
-            table.add_row(*(Text(_printable(cell)) for cell in cells))  # names are no markup
         console.print()
-        console.print(table)
+        console.print(_columns(found["columns"]))
     for title, key in (("Noted", "notes"), ("Repaired", "repaired"), ("Looks wrong", "concerns")):
         _list(console, title, found[key])
     taken = _estimates(found["estimates"])
     _list(console, "A fit would take about (an estimate, for two CPU cores)", taken)
 
 
-def described(graph: Graph, tables: TablesRead | None = None) -> dict[str, Any]:
-    """All that `xtcl check` says, as plain values."""
-    from xtcl.graph.tables.concerns import concerns
-    from xtcl.tasks.fit_estimate import estimate_fit
-
-    columns = () if graph.encoding is None else graph.encoding.columns
-    tasks = [*(["nodes"] if graph.has_labels else []), *(["links"] if graph.num_edges else [])]
-    found: dict[str, Any] = {
-        "graph": graph.summary(),
-        "tables": None,
-        "columns": [asdict(column) | {"becomes": _becomes(column)} for column in columns],
-        "notes": [] if tables is None else list(tables.notes),
-        "repaired": graph.repairs.sentences(),
-        "concerns": concerns(graph),
-        "estimates": [asdict(estimate_fit(graph, task)) for task in tasks],
-    }
-    if tables is not None:
-        encoding = graph.encoding
-        found["tables"] = {
-            "nodes": tables.nodes,
-            "edges": tables.edges,
-            "id": None if encoding is None else encoding.id,
-            "label": None if encoding is None else encoding.label,
-            **asdict(tables.link_columns),
-        }
-    return found
+def _columns(columns: Sequence[dict[str, Any]]) -> Table:
+    """A row for each column; neighbours that are treated alike share one."""
+    table = plain_table("column", "missing", "what becomes of it", numbers=["missing"])
+    for (missing, becomes), alike in groupby(columns, key=itemgetter("missing", "becomes")):
+        names = [column["name"][:40] for column in alike]
+        if len(names) > MANY_ALIKE:
+            names = [f"{names[0]} ... {names[-1]} ({len(names):,} columns)"]
+        for name in names:
+            # Text, because names are no markup.
+            table.add_row(*(Text(_printable(cell)) for cell in (name, f"{missing:,}", becomes)))
+    return table
 
 
 def _understood(found: dict[str, Any]) -> list[str]:
@@ -114,21 +95,6 @@ def _understood(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _becomes(column: ColumnEncoding) -> str:
-    marked = ", and one that marks the missing" if column.marks_missing else ""
-    if column.kind == "number":
-        scaled = f"(x - {column.center:.4g}) / {column.scale:.4g}"
-        return ("a number" if column.scale == 1 else f"a number: {scaled}") + marked
-    if column.kind == "truth":
-        return f"1 or 0{marked}"
-    if column.kind == "category":
-        shown = ", ".join(column.categories[:4]) + (", ..." if len(column.categories) > 4 else "")
-        return f"{len(column.categories)} attributes, 1 or 0: {shown}{marked}"
-    return (
-        "1 where it is filled, else 0" if column.kind == "presence" else f"left out: {column.why}"
-    )
-
-
 def _estimates(estimates: Sequence[dict[str, Any]]) -> list[str]:
     return [
         f"for {made['task']}: {_duration(made['seconds'])} and {made['gigabytes']:.1f} GB of memory"
@@ -142,6 +108,8 @@ def _printable(text: str) -> str:
 
 
 def _duration(seconds: float) -> str:
+    if seconds < 1.5:
+        return "a second"
     if seconds < 90:
         return f"{seconds:.0f} seconds"
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

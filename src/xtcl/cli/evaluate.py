@@ -73,7 +73,7 @@ def evaluate(
         stored = read_config(config, task.value, chosen.encoder, seeds, notes)
         recipe = stored or chosen.recipe_for(task.value)
         chosen = type(chosen)(capped(recipe, cap, index_past))
-    whole = read_graph(graph, data, notes, nodes=nodes, edges=edges, label=label)
+    whole = read_graph(graph, data, notes, task.value, nodes=nodes, edges=edges, label=label)
     result = run(
         whole,
         task.value,

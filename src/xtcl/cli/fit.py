@@ -114,7 +114,7 @@ def fit(
         notes.print("Top-k mode does not use the relation store: its lists are not kept.")
     if memory is not None:
         parse_memory(memory)
-    whole = read_graph(graph, data, notes, nodes=nodes, edges=edges, label=label)
+    whole = read_graph(graph, data, notes, task.value, nodes=nodes, edges=edges, label=label)
     split = make_split(whole, task.value, seed)
     identity = fit_identity(model, whole, split)
     if is_finished(out):

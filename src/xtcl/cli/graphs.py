@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from xtcl.errors import DataError, UsageError
+from xtcl.errors import DataError, UsageError, first_few
 
 if TYPE_CHECKING:
     from xtcl.graph.graph import Graph
@@ -86,6 +86,7 @@ def read_graph(
     name: str | None,
     data: Path | None,
     notes: Console,
+    task: str,
     *,
     nodes: Path | None = None,
     edges: Path | None = None,
@@ -98,8 +99,22 @@ def read_graph(
     read = read_source(name, data, nodes, edges, label)
     told: tuple[str, ...] = ()
     if not isinstance(read, Graph):
+        if task == "nodes" and read.graph.labels is None:
+            raise UsageError(_which_label(read))
         told = read.notes
         read = read.graph
     for sentence in (*told, *left_out_notes(read.encoding), *read.repairs.sentences()):
         notes.print(sentence, markup=False, soft_wrap=True)
     return read
+
+
+def _which_label(read: TablesRead) -> str:
+    encoding = read.graph.encoding
+    if encoding is None:
+        return "There is no table of nodes, and so no labels: give --nodes, or use --task links."
+    likely = sorted(encoding.columns, key=lambda column: column.kind in ("number", "truth"))
+    columns = first_few((column.name for column in likely), 10)
+    return (
+        f"Which column of {read.nodes} holds the classes? Name it with --label (there are: "
+        f"{columns}), or use --task links."
+    )

@@ -69,7 +69,7 @@ def tune(
         raise UsageError(f"'{out}' is there already; choose another --out, or remove it.")
     where = pick_device(device)
     notes = Console(stderr=True)
-    whole = read_graph(graph, data, notes, nodes=nodes, edges=edges, label=label)
+    whole = read_graph(graph, data, notes, task.value, nodes=nodes, edges=edges, label=label)
     side = training_side(whole, make_split(whole, task.value, seed))
     out.parent.mkdir(parents=True, exist_ok=True)
     store = out.with_name(f"{out.name}.search")

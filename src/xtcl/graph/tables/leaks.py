@@ -42,7 +42,7 @@ def suspects(graph: Graph) -> list[Suspect]:
         nodes = np.sort(generator(0).choice(nodes, LOOKED_AT, replace=False))
     codes = graph.labels[nodes]
     sizes = np.bincount(codes)
-    enough = max(ENOUGH_LABELS, RANGES * np.count_nonzero(sizes) * GROUP)
+    enough = max(ENOUGH_LABELS, RANGES * int(np.count_nonzero(sizes)) * GROUP)
     if nodes.size < enough or sizes.max() > LARGEST_CLASS * nodes.size:
         return []
     given = graph.attributes[nodes]

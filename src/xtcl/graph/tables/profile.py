@@ -42,6 +42,8 @@ class Profile:
     low: float = np.inf
     high: float = -np.inf
     zero_or_one: bool = True
+    counts_rows: bool = True  # each value is one more than that of the row before
+    first_value: float | None = None
 
     @property
     def present(self) -> int:
@@ -86,6 +88,11 @@ class Profile:
                 float(values[extreme[0]]),
             )
             return
+        if self.first_value is None:
+            self.first_value = float(values[0]) if values.size else None
+        if self.first_value is not None:
+            counted = self.first_value + np.arange(start, start + values.size)
+            self.counts_rows &= bool((values == counted).all())
         present = values[~np.isnan(values)]
         if not present.size:
             return

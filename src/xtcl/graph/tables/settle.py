@@ -42,6 +42,8 @@ def settle(profile: Profile, table: Table, *, scale: bool) -> ColumnEncoding:
     spread = math.sqrt(profile.squares / profile.present)
     if profile.low == profile.high or spread == 0:
         return _constant(profile, f"{profile.low:g}")
+    if profile.counts_rows and profile.present >= ENOUGH_TO_JUDGE:
+        return _left_out(profile, "it counts the rows, as an index does")
     if profile.zero_or_one:
         return ColumnEncoding(profile.name, TRUTH, fill=profile.mean, missing=profile.missing)
     return ColumnEncoding(
