@@ -149,7 +149,7 @@ def test_settings_that_cannot_be_used_are_named(
 def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "tuned.toml")
     content = path.read_bytes()
-    for length in range(0, len(content) - 10, 40):
+    for length in range(0, len(content) - 1, 7):
         path.write_bytes(content[:length])
         with pytest.raises(DataError, match=r"tuned\.toml"):
             read_recipe(path, "nodes", "gcn")

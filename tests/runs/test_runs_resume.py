@@ -65,8 +65,8 @@ def undisturbed(
         (("nodes", "gcn"), (TRAINING, 1, 3), JOINED),
         (("nodes", "gcn"), (TRAINING, 1, 12), JOINED),
         (("nodes", "gcn"), (TRAINING, MEMBERS, 12), JOINED),
-        (("nodes", "gat"), (TRAINING, 1, 12), [TRAINING]),
-        (("nodes", "gat"), (TRAINING, 1, EPOCHS), [TRAINING]),
+        (("nodes", "gat"), (TRAINING, 1, 12), JOINED),
+        (("nodes", "gat"), (TRAINING, 1, EPOCHS), JOINED),
         # Links: all plans are tried without the hidden links, and one is followed with all.
         (("links", "gcn"), (COUNTING, 1, 3), [COUNTING, FINDING, *TRIED, *FOLLOWED]),
         (("links", "gcn"), (TRAINING, 1, 12), [*TRIED, *FOLLOWED]),

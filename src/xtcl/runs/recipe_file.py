@@ -28,10 +28,13 @@ class StoredRecipe:
 
 
 def recipe_tables(recipe: Recipe) -> dict[str, dict[str, object]]:
-    """The recipe as tables of a TOML file."""
+    """The recipe as tables of a TOML file.
+
+    The plans come last: no recipe is without them, so that a file cut short is always noticed.
+    """
     settings = plain(asdict(recipe))
-    sampler = settings.pop("sampler")
-    return {"recipe": settings, "recipe.sampler": sampler}
+    sampler, plans = settings.pop("sampler"), settings.pop("plans")
+    return {"recipe.sampler": sampler, "recipe": {**settings, "plans": plans}}
 
 
 def write_tuned(path: Path, described: Mapping[str, object], recipe: Recipe) -> None:
