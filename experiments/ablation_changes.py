@@ -47,6 +47,11 @@ def encoder(which: Which = every, **options: object) -> Change:
     return _of_members(lambda member: replace(member, encoder=member.encoder | options), which)
 
 
+def bold(which: Which) -> Change:
+    """Encoders whose weight does not fall with the trust more than that of the others."""
+    return _of_members(lambda member: replace(member, caution=0.0), which)
+
+
 def training(which: Which = every, **settings: Any) -> Change:
     """Other settings of the training."""
     return _of_members(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ablation_changes import (
     Change,
+    bold,
     deep,
     encoder,
     linear,
@@ -86,6 +87,7 @@ NODES = (
     ),
     Row("linear-only", "without the two-layer encoder", only(linear)),
     Row("deep-only", "without the linear encoder", only(deep)),
+    Row("no-caution", "the two-layer encoder as bold as the linear one", bold(deep)),
     Row("no-attributes", "without the attributes beside", plans(attributes=0.0)),
     Row("one-hop", "one hop, no restart (linear)", encoder(linear, hops=1, restart=0.0)),
     Row("two-hops", "two hops, no restart (linear)", encoder(linear, hops=2, restart=0.0)),
