@@ -93,6 +93,26 @@ def test_fit_and_evaluate_take_tables(folder: Path, monkeypatch: pytest.MonkeyPa
     assert json.loads(result.stdout)["dataset"] == "mine"
 
 
+@pytest.mark.parametrize(("options", "trained"), [([], 51), (["--train", "0.25"], 16)])
+def test_of_one_s_own_tables_most_labels_train(
+    options: list[str], trained: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrink_recipes(monkeypatch, epochs=2)
+    result = invoke("fit", *TABLES, "--out", "run", "--device", "cpu", *options)
+    assert result.exit_code == 0, result.stderr
+    split = json.loads((folder / "run" / "split.json").read_text())
+    assert (len(split["train"]), len(split["test"])) == (trained, 64 - trained)
+
+
+def test_a_data_set_has_the_share_of_the_paper() -> None:
+    named = ["evaluate", "cora", "--method", "logistic", "--splits", "1", "--device", "cpu"]
+    figures = [
+        json.loads(invoke(*named, "--json", *options).stdout)["mean"]
+        for options in ([], ["--train", "0.1"], ["--train", "0.3"])
+    ]
+    assert figures[0] == figures[1] < figures[2] - 3
+
+
 def test_check_says_what_looks_wrong(folder: Path) -> None:
     rows = [
         f"{at},{'cdd'[at % 3]}{at % 2},{at % 2 + at / 1000},{'rare' if at == 3 else f'c{at % 2}'},9"

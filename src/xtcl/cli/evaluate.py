@@ -10,7 +10,7 @@ from rich.console import Console
 
 from xtcl.cli.bars import Bars
 from xtcl.cli.errors import reported
-from xtcl.cli.graphs import read_graph
+from xtcl.cli.graphs import read_graph, training_share
 from xtcl.cli.options import (
     CapOption,
     ConfigOption,
@@ -25,6 +25,7 @@ from xtcl.cli.options import (
     SeedOption,
     TaskName,
     TaskOption,
+    TrainOption,
 )
 from xtcl.cli.recipe_option import capped, read_config
 from xtcl.errors import UsageError
@@ -40,6 +41,7 @@ def evaluate(
     method: Annotated[str, typer.Option(help="See `xtcl methods`.")] = "xtcl-gcn",
     splits: Annotated[int, typer.Option(min=1, help="How many splits, from --seed up.")] = 5,
     seed: SeedOption = 0,
+    train: TrainOption = None,
     device: DeviceOption = "auto",
     cap: CapOption = None,
     index_past: IndexOption = None,
@@ -80,6 +82,7 @@ def evaluate(
         with_truth(chosen, whole),
         splits=splits,
         seed=seed,
+        train=training_share(graph, task.value, train),
         device=pick_device(device),
         progress=Bars(notes),
     )

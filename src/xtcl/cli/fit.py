@@ -13,7 +13,7 @@ from rich.console import Console
 
 from xtcl.cli.bars import Bars
 from xtcl.cli.errors import INTERRUPTED, reported
-from xtcl.cli.graphs import read_graph
+from xtcl.cli.graphs import read_graph, training_share
 from xtcl.cli.options import (
     CapOption,
     ConfigOption,
@@ -31,6 +31,7 @@ from xtcl.cli.options import (
     StoreOption,
     TaskName,
     TaskOption,
+    TrainOption,
 )
 from xtcl.cli.recipe_option import read_config
 from xtcl.cli.run_folder import CHECKPOINTS, check_out, finished_metrics, is_finished
@@ -50,6 +51,7 @@ def fit(
     task: TaskOption = TaskName.nodes,
     encoder: EncoderOption = EncoderName.gcn,
     seed: SeedOption = 0,
+    train: TrainOption = None,
     out: Annotated[Path, typer.Option(help="Run directory to write.")] = Path("runs/latest"),
     device: DeviceOption = "auto",
     memory: Annotated[str | None, typer.Option(help="Memory to stay within, such as 4GB.")] = None,
@@ -72,7 +74,7 @@ def fit(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit XTCL on 10 % of the labels (or 60 % of the links) and score the rest.
+    """Fit XTCL on a part of the labels (or links) and score the rest.
 
     Example: xtcl fit cora --task nodes --encoder gcn --out runs/cora
 
@@ -115,7 +117,7 @@ def fit(
     if memory is not None:
         parse_memory(memory)
     whole = read_graph(graph, data, notes, task.value, nodes=nodes, edges=edges, label=label)
-    split = make_split(whole, task.value, seed)
+    split = make_split(whole, task.value, seed, training_share(graph, task.value, train))
     identity = fit_identity(model, whole, split)
     if is_finished(out):
         finished = finished_metrics(out, identity)

@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from xtcl.graph.tables.spec import TableSpec
 
 
+OWN_SHARE = {"nodes": 0.8, "links": 0.9}
+"""Of tables of one's own most is to learn from; the rest says how well that went."""
+
+
+def training_share(name: str | None, task: str, given: float | None) -> float | None:
+    """The share of labels or links to train on; None is the paper's, for all but tables."""
+    from xtcl.graph.datasets.registry import DATASETS
+
+    known = name is not None and name.lower() in DATASETS
+    tables = name is None or Path(name).suffix == ".toml" or Path(name).is_dir()
+    return OWN_SHARE[task] if given is None and tables and not known else given
+
+
 def read_source(
     name: str | None,
     data: Path | None,

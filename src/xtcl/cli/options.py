@@ -44,6 +44,16 @@ SeedOption = Annotated[
     int,
     typer.Option("--seed", metavar="N", min=0, max=2**32 - 1, help="Seeds the split and the fit."),
 ]
+TrainOption = Annotated[
+    float | None,
+    typer.Option(
+        "--train",
+        metavar="SHARE",
+        help="Labels (or links) to train on, the others test; by default 0.8 (0.9) of your "
+        "own tables, and 0.1 (0.6), the paper's, of other graphs.",
+        show_default=False,
+    ),
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 StoreOption = Annotated[

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from xtcl.cli.bars import Bars
 from xtcl.cli.errors import INTERRUPTED, reported
-from xtcl.cli.graphs import read_graph
+from xtcl.cli.graphs import read_graph, training_share
 from xtcl.cli.options import (
     DataOption,
     DeviceOption,
@@ -25,6 +25,7 @@ from xtcl.cli.options import (
     SeedOption,
     TaskName,
     TaskOption,
+    TrainOption,
 )
 from xtcl.cli.tables import plain_table
 from xtcl.errors import UsageError
@@ -44,6 +45,7 @@ def tune(
     trials: Annotated[int, typer.Option(min=1, help="How many recipes to try.")] = 30,
     rounds: Annotated[int, typer.Option(min=1, help="Fits that judge each of them.")] = 3,
     seed: SeedOption = 0,
+    train: TrainOption = None,
     out: Annotated[Path, typer.Option(help="Recipe file to write.")] = Path("tuned.toml"),
     device: DeviceOption = "auto",
     data: DataOption = None,
@@ -70,7 +72,8 @@ def tune(
     where = pick_device(device)
     notes = Console(stderr=True)
     whole = read_graph(graph, data, notes, task.value, nodes=nodes, edges=edges, label=label)
-    side = training_side(whole, make_split(whole, task.value, seed))
+    share = training_share(graph, task.value, train)
+    side = training_side(whole, make_split(whole, task.value, seed, share))
     out.parent.mkdir(parents=True, exist_ok=True)
     store = out.with_name(f"{out.name}.search")
     try:

@@ -61,9 +61,16 @@ class Evaluation:
         return asdict(self)
 
 
-def make_split(graph: Graph, task: str, seed: int) -> NodeSplit | LinkSplit:
-    """The paper's split of a task: 10 % of the labels, or 60 % of the links, for training."""
-    split = link_split(graph, seed=seed) if task == "links" else node_split(graph, seed=seed)
+PAPER_SHARE = {"nodes": 0.1, "links": 0.6}
+"""Of the labels, or of the links, for training."""
+
+
+def make_split(
+    graph: Graph, task: str, seed: int, train: float | None = None
+) -> NodeSplit | LinkSplit:
+    """A split of the kind that a task needs, with the paper's share for training by default."""
+    divide = link_split if task == "links" else node_split
+    split = divide(graph, PAPER_SHARE[task] if train is None else train, seed=seed)
     check_no_leak(graph, split)
     return split
 
@@ -94,17 +101,18 @@ def evaluate(
     *,
     splits: int = 5,
     seed: int = 0,
+    train: float | None = None,
     device: torch.device | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Fit and score `method` on splits `seed` to `seed + splits - 1`."""
+    """Fit and score `method` on splits `seed` to `seed + splits - 1`; see `make_split`."""
     if splits < 1:
         raise UsageError(f"splits={splits} must be at least 1.")
     done = {}
     for number in range(seed, seed + splits):
         figure, took = score_method(
             graph,
-            make_split(graph, task, number),
+            make_split(graph, task, number, train),
             method,
             seed=number,
             device=device or torch.device("cpu"),
