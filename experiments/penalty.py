@@ -36,6 +36,7 @@ from xtcl.graph.datasets import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.graph.node_split import NodeSplit
 from xtcl.report.markdown import table
+from xtcl.tasks.calibration import calibrated_likelihood
 from xtcl.tasks.fit import fit_task
 from xtcl.tasks.logistic_head import logistic_path
 from xtcl.tasks.logistic_problem import prepare
@@ -43,7 +44,6 @@ from xtcl.tasks.pipeline import FitOptions
 from xtcl.tasks.registry import make_task
 from xtcl.tasks.strength_choice import (
     STRENGTHS,
-    calibrated_likelihood,
     choose_strength,
     held_out_scores,
     posterior_mean,

@@ -15,12 +15,11 @@ from sklearn.linear_model import LogisticRegression
 
 from xtcl.errors import DataError, UsageError
 from xtcl.tasks import logistic_head, logistic_solver, strength_choice
+from xtcl.tasks.calibration import FACTORS, calibrated_likelihood
 from xtcl.tasks.logistic_head import LogisticHead, fit_logistic, logistic_path
 from xtcl.tasks.logistic_solver import Weights
 from xtcl.tasks.strength_choice import (
     STRENGTHS,
-    TEMPERATURES,
-    calibrated_likelihood,
     stratified_folds,
 )
 
@@ -165,9 +164,7 @@ def test_the_strength_is_the_mean_of_its_posterior(seed: int) -> None:
     head = fit_logistic(rows, labels, strengths=strengths, folds=4, seed=7)
     x, fold_of = prepared(rows, rows.mean(axis=0)), stratified_folds(labels, 4, 7)
     held_out = [held_out_scores(x, labels, fold_of, c) for c in strengths]
-    likelihood = [
-        max(mean_likelihood(scores, labels, t) for t in TEMPERATURES) for scores in held_out
-    ]
+    likelihood = [max(mean_likelihood(scores, labels, t) for t in FACTORS) for scores in held_out]
     posterior = [math.exp(80 * (each - max(likelihood))) for each in likelihood]
     parts = [p * math.log(c) for p, c in zip(posterior, strengths, strict=True)]
     assert head.strength_ == pytest.approx(math.exp(sum(parts) / sum(posterior)), rel=0.02)
@@ -311,6 +308,7 @@ def test_a_head_survives_a_safetensors_file(normalise: bool) -> None:
     assert loaded.strength_ == head.strength_
     assert loaded.cv_accuracy_ == head.cv_accuracy_
     assert loaded.cv_likelihood_ == head.cv_likelihood_
+    assert loaded.sureness_ == head.sureness_
     assert loaded.normalise is normalise
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,10 +42,12 @@ class LogisticHead:
     where nothing was held out."""
     cv_likelihood_: float
     """Held-out log-likelihood of a row there, calibrated."""
+    sureness_: float
+    """What scores are multiplied by to be as sure as held-out rows say; nan where none were."""
 
     def predict(self, z: Rows) -> Codes:
         """The class code of each row; ties to the lower code."""
-        return np.asarray(self.classes_[self._scores(z, None).argmax(axis=1)])
+        return np.asarray(self.classes_[self.scores(z).argmax(axis=1)])
 
     def predict_proba(
         self,
@@ -64,11 +66,19 @@ class LogisticHead:
                 f"num_classes is {width}, but the head knows class {known - 1}; "
                 f"pass {known} or more."
             )
-        scores = self._scores(z, device)
+        scores = self.scores(z, device)
         likelihood = np.exp(scores - scores.max(axis=1, keepdims=True))
         probability = np.zeros((len(scores), width))
         probability[:, self.classes_] = likelihood / likelihood.sum(axis=1, keepdims=True)
         return probability
+
+    def calibrated(self) -> LogisticHead:
+        """The head whose chances are as high as they should be; its classes are the same."""
+        if not self.sureness_ > 0:  # nan: nothing is known about it
+            return self
+        factor = self.sureness_
+        coef, intercept = factor * self.coef_, factor * self.intercept_
+        return replace(self, coef_=coef, intercept_=intercept, sureness_=1.0)
 
     def to_tensors(self) -> dict[str, NDArray[Any]]:
         """Everything as arrays, for a safetensors file."""
@@ -82,6 +92,7 @@ class LogisticHead:
             "strength": np.array([self.strength_]),
             "cv_accuracy": np.array([self.cv_accuracy_]),
             "cv_likelihood": np.array([self.cv_likelihood_]),
+            "sureness": np.array([self.sureness_]),
         }
 
     @classmethod
@@ -98,13 +109,15 @@ class LogisticHead:
                 strength_=float(tensors["strength"][0]),
                 cv_accuracy_=float(tensors["cv_accuracy"][0]),
                 cv_likelihood_=float(tensors["cv_likelihood"][0]),
+                sureness_=float(tensors["sureness"][0]),
             )
         except KeyError as missing:
             raise DataError(
-                f"The saved logistic head lacks {missing}; save the model again with this version."
+                f"The saved logistic head lacks {missing}; fit and save the model again."
             ) from missing
 
-    def _scores(self, z: Rows, device: torch.device | None) -> Floats:
+    def scores(self, z: Rows, device: torch.device | None = None) -> Floats:
+        """Scores [n, classes], a column for each of `classes_`."""
         rows = checked_rows(z, "The embedding", device)
         if rows.shape[1] != len(self.mean_):
             raise DataError(
@@ -161,7 +174,7 @@ def logistic_path(
     rows = problem.turned.coordinates
     path = solve_path(rows, problem.codes, len(problem.classes), rising, TOLERANCE)
     for strength, weights in zip(rising, path, strict=True):
-        yield _head(problem, weights, ChosenStrength(strength, float("nan"), float("nan")))
+        yield _head(problem, weights, ChosenStrength(strength, *[float("nan")] * 3))
 
 
 def _head(problem: Problem, weights: Weights, choice: ChosenStrength) -> LogisticHead:
@@ -176,4 +189,5 @@ def _head(problem: Problem, weights: Weights, choice: ChosenStrength) -> Logisti
         strength_=choice.strength,
         cv_accuracy_=choice.accuracy,
         cv_likelihood_=choice.likelihood,
+        sureness_=choice.sureness,
     )

@@ -115,5 +115,5 @@ class NodeClassification(Task):
         return head.cv_likelihood_
 
     def answer(self, head: LogisticHead, fitted: FittedEmbedding, num_classes: int) -> NodeAnswer:
-        """Class probabilities."""
-        return NodeAnswer(head.predict_proba(fitted.embedding, num_classes))
+        """Class probabilities, calibrated."""
+        return NodeAnswer(head.calibrated().predict_proba(fitted.embedding, num_classes))

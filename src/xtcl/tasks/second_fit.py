@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from xtcl.tasks.calibration import agreeing
 from xtcl.tasks.logistic_head import LogisticHead, logistic_path
 from xtcl.tasks.logistic_problem import Codes
 from xtcl.tasks.rows import Rows, checked_rows, take_rows
@@ -55,4 +57,21 @@ def second_fit(
     (again,) = logistic_path(
         take_rows(rows, taken), codes, strengths=[head.strength_], normalise=head.normalise
     )
-    return replace(again, cv_accuracy_=head.cv_accuracy_, cv_likelihood_=head.cv_likelihood_)
+    shown = rows[:: max(1, len(rows) // MOST_ROWS)]
+    return replace(
+        again,
+        cv_accuracy_=head.cv_accuracy_,
+        cv_likelihood_=head.cv_likelihood_,
+        sureness_=_as_sure_as(head, again, shown),
+    )
+
+
+def _as_sure_as(head: LogisticHead, again: LogisticHead, rows: Tensor) -> float:
+    """The factor with which `again` is, on the whole, as sure as `head` is when calibrated.
+
+    Nothing was held out of the second fit but what was held out of the first.
+    """
+    if not head.sureness_ > 0:
+        return head.sureness_
+    wanted = head.calibrated().predict_proba(rows)[:, head.classes_]
+    return agreeing(torch.from_numpy(again.scores(rows)), torch.from_numpy(wanted))

@@ -12,6 +12,7 @@ from scipy.special import softmax
 from torch import Tensor
 
 from xtcl.errors import UsageError
+from xtcl.tasks.calibration import calibrated_likelihood, sureness
 from xtcl.tasks.logistic_solver import solve_path
 
 Codes = NDArray[np.int64]
@@ -25,9 +26,6 @@ USUAL_STRENGTH = 3.0
 CV_TOLERANCE = 1e-3
 # Nats below the likeliest strength from which on a weight, exp(-20), is nothing.
 FALLEN = 20.0
-# What scores are multiplied by to make them as sure as they should be. Finer steps change nothing;
-# rows that are told apart without a mistake can never be sure enough, and end at the last.
-TEMPERATURES = np.exp(np.linspace(-2.5, 2.5, 41)).tolist()
 
 
 def checked_strengths(strengths: Sequence[float]) -> list[float]:
@@ -65,6 +63,8 @@ class ChosenStrength(NamedTuple):
     accuracy: float
     likelihood: float
     """Mean log-likelihood of a held-out row at the best temperature."""
+    sureness: float
+    """What scores of a fit with this strength are multiplied by to be as sure as they should."""
 
 
 def choose_strength(
@@ -98,24 +98,30 @@ def choose_strength(
     known = codes[fold_of >= 0]
     if not len(known):
         distance = [abs(np.log(c / USUAL_STRENGTH)) for c in rising]
-        return ChosenStrength(rising[int(np.argmin(distance))], float("nan"), float("nan"))
-    accuracy, likelihood = [], []
+        unknown = float("nan")
+        return ChosenStrength(rising[int(np.argmin(distance))], unknown, unknown, unknown)
+    accuracy, likelihood, factors = [], [], []
     for scores in held_out_scores(rows, codes, num_classes, rising, fold_of):
         accuracy.append(float((scores.argmax(dim=1) == known).double().mean()))
         likelihood.append(calibrated_likelihood(scores, known))
+        factors.append(sureness(scores, known))
         if len(known) * (max(likelihood) - likelihood[-1]) > FALLEN:
             break
     best = int(np.argmax(likelihood))
-    strength = posterior_mean(rising[: len(likelihood)], likelihood, len(known))
-    return ChosenStrength(strength, accuracy[best], likelihood[best])
+    # Log-factors fall about evenly with log C, so that their mean belongs to the mean of log C.
+    strength, factor = (
+        posterior_mean(values, likelihood, len(known))
+        for values in (rising[: len(likelihood)], factors)
+    )
+    return ChosenStrength(strength, accuracy[best], likelihood[best], factor)
 
 
-def posterior_mean(strengths: Sequence[float], likelihood: Sequence[float], rows: int) -> float:
+def posterior_mean(values: Sequence[float], likelihood: Sequence[float], rows: int) -> float:
     """Their geometric mean, weighted by the mean log-likelihood that so many rows give each."""
-    if len(strengths) == 1:
-        return strengths[0]  # to the last digit
+    if len(values) == 1:
+        return values[0]  # to the last digit
     weights = softmax(rows * np.array(likelihood))
-    return float(np.exp(np.average(np.log(strengths), weights=weights)))
+    return float(np.exp(np.average(np.log(values), weights=weights)))
 
 
 def held_out_scores(
@@ -127,11 +133,3 @@ def held_out_scores(
     for fit in solve_path(rows, codes, num_classes, rising, CV_TOLERANCE, kept):
         everyone = fit.coef @ rows.T + fit.intercept[:, :, None]
         yield everyone[fold_of[held], :, held]
-
-
-def calibrated_likelihood(scores: Tensor, codes: Tensor) -> float:
-    """Mean log-likelihood of the codes under softmax(t scores), at the best t of TEMPERATURES."""
-    likelihoods = [
-        (t * scores).log_softmax(dim=1).gather(1, codes[:, None]).mean() for t in TEMPERATURES
-    ]
-    return float(torch.stack(likelihoods).max())  # one look at the device
