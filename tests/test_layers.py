@@ -21,7 +21,7 @@ LAYERS = [
     "baselines",
     "experiments",
     "report",
-    "runs",
+    "answers runs",
     "estimator",
     "cli __main__ __init__",
 ]

@@ -14,6 +14,7 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 from torch import nn
 
+from xtcl.answers.frames import FrameAnswers
 from xtcl.device import pick_device
 from xtcl.errors import NotFittedError, UsageError
 from xtcl.graph.as_graph import as_graph
@@ -39,7 +40,7 @@ from xtcl.tasks.task import Task
 from xtcl.tasks.training_side import TrainingSide, refuse_overlap, training_side
 
 
-class XTCL(BaseEstimator):  # type: ignore[misc]
+class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
     """Task-aware node embeddings, with an account of which graph signals mattered.
 
     Parameters

@@ -24,7 +24,7 @@ from xtcl.cli.options import (
     LabelOption,
     NodesOption,
 )
-from xtcl.cli.tables import plain_table
+from xtcl.cli.tables import plain_table, printable
 
 MANY_ALIKE = 5
 
@@ -52,7 +52,7 @@ def check(
         typer.echo(json.dumps(found))
         return
     console = Console()
-    lines = "\n".join(_printable(line) for line in _understood(found))
+    lines = "\n".join(printable(line) for line in _understood(found))
     console.print(lines, markup=False, soft_wrap=True, highlight=False)
     if found["columns"]:
         console.print()
@@ -72,7 +72,7 @@ def _columns(columns: Sequence[dict[str, Any]]) -> Table:
             names = [f"{names[0]} ... {names[-1]} ({len(names):,} columns)"]
         for name in names:
             # Text, because names are no markup.
-            table.add_row(*(Text(_printable(cell)) for cell in (name, f"{missing:,}", becomes)))
+            table.add_row(*(Text(printable(cell)) for cell in (name, f"{missing:,}", becomes)))
     return table
 
 
@@ -102,11 +102,6 @@ def _estimates(estimates: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _printable(text: str) -> str:
-    """The text, with what a terminal would obey written out."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
 def _duration(seconds: float) -> str:
     if seconds < 1.5:
         return "a second"
@@ -119,6 +114,4 @@ def _list(console: Console, title: str, sentences: Sequence[str]) -> None:
     if sentences:
         console.print(f"\n{title}", highlight=False)
         for sentence in sentences:
-            console.print(
-                f"  {_printable(sentence)}", markup=False, soft_wrap=True, highlight=False
-            )
+            console.print(f"  {printable(sentence)}", markup=False, soft_wrap=True, highlight=False)

@@ -10,10 +10,14 @@ import typer
 
 import xtcl
 from xtcl.cli.check import check
+from xtcl.cli.embed import embed
 from xtcl.cli.errors import INTERRUPTED, tell_warning
 from xtcl.cli.evaluate import evaluate
+from xtcl.cli.explain import explain
 from xtcl.cli.fit import fit
+from xtcl.cli.links import links
 from xtcl.cli.listings import datasets, doctor, methods, relations
+from xtcl.cli.predict import predict
 from xtcl.cli.reproduce import reproduce
 from xtcl.cli.tune import tune
 
@@ -24,7 +28,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (fit, check, evaluate, tune, reproduce, datasets, relations, methods, doctor):
+COMMANDS = (
+    *(fit, check, predict, embed, links, explain),
+    *(evaluate, tune, reproduce, datasets, relations, methods, doctor),
+)
+for command in COMMANDS:
     app.command()(command)
 
 

@@ -85,3 +85,17 @@ DataOption = Annotated[
         "--data", envvar="XTCL_DATA", help="Folder with data sets in PyG's raw layout; only read."
     ),
 ]
+RunFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN", help="The folder that `xtcl fit --out` wrote.", show_default=False
+    ),
+]
+NewNodesOption = Annotated[
+    Path | None,
+    typer.Option("--nodes", help="Table of new nodes, which came after the fit: ask for those."),
+]
+NewEdgesOption = Annotated[
+    Path | None,
+    typer.Option("--edges", help="Table of links of the new nodes, to old ones or each other."),
+]

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from xtcl.sampling.findings import RelationWeight
 
 
+def printable(text: str) -> str:
+    """The text, with what a terminal would obey written out."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def plain_table(*columns: str, numbers: Sequence[str] = ()) -> Table:
     """A table without a frame; the columns named in `numbers` are set flush right."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

@@ -93,11 +93,21 @@ def read_run(
             with refusing_settings(place):
                 model.set_params(recipe=Recipe.from_plain(described["parameters"]["recipe"]))
         load_model(place, described, model, encoder, task)
+        model._split = read_split(Path(folder) / "split.json")
     model.set_params(
         encoder=encoder if encoder is not None else model.encoder,
         task=task if task is not None else model.task,
     )
     return model
+
+
+def read_split(path: Path) -> NodeSplit | LinkSplit | None:
+    """The split that `write_run` wrote; None where the fit had none."""
+    if not path.is_file():
+        return None
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    kind = LinkSplit if stored["kind"] == "links" else NodeSplit
+    return kind.from_json(stored)
 
 
 def config_text(model: XTCL) -> str:

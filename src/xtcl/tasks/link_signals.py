@@ -39,7 +39,11 @@ ENOUGH = 100
 def signals(fitted: FittedEmbedding, scorer: LinkHead, pairs: Pairs) -> Floats:
     """The signals of pairs [2, n], one in a column, in the order of `signal_names`."""
     score = scorer.score(fitted.embedding, pairs)  # checks the pairs, too
-    cosine = pair_scores(fitted.embedding, pairs, unit=True)
+    return with_relations(fitted, score, pair_scores(fitted.embedding, pairs, unit=True), pairs)
+
+
+def with_relations(fitted: FittedEmbedding, score: Floats, cosine: Floats, pairs: Pairs) -> Floats:
+    """The signals of pairs whose embeddings have been compared: the scorer's score and cosine."""
     degree = np.diff(fitted.sampler.view_.adjacency.indptr)
     from_fewer = np.where(degree[pairs[0]] > degree[pairs[1]], pairs[::-1], pairs)
     fewer, more = np.log1p(degree[from_fewer])

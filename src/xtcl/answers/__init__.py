@@ -1,0 +1,1 @@
+"""What a fitted model tells a person: tables by node id, and explanations."""
