@@ -23,6 +23,7 @@ LAYERS = [
     "report",
     "answers runs",
     "estimator",
+    "integrations",
     "cli __main__ __init__",
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer.split()}

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from xtcl.graph.link_split import LinkSplit, link_split
     from xtcl.graph.node_split import NodeSplit, node_split
     from xtcl.graph.tables.read import read_tables
+    from xtcl.integrations.add_embedding import AddXTCLEmbedding
+    from xtcl.integrations.node_embedder import NodeEmbedder
     from xtcl.learning.batch_settings import BatchSettings
     from xtcl.learning.trainer import TrainingSettings
     from xtcl.relations.registry import register_relation
@@ -31,11 +33,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AddXTCLEmbedding": "xtcl.integrations.add_embedding",
     "XTCL": "xtcl.estimator",
     "BatchSettings": "xtcl.learning.batch_settings",
     "Graph": "xtcl.graph.graph",
     "LinkSplit": "xtcl.graph.link_split",
     "Member": "xtcl.tasks.recipe",
+    "NodeEmbedder": "xtcl.integrations.node_embedder",
     "NodeSplit": "xtcl.graph.node_split",
     "OwnTask": "xtcl.tasks.own_task",
     "Plan": "xtcl.tasks.recipe",
@@ -56,10 +60,12 @@ _HOMES = {
 
 __all__ = [
     "XTCL",
+    "AddXTCLEmbedding",
     "BatchSettings",
     "Graph",
     "LinkSplit",
     "Member",
+    "NodeEmbedder",
     "NodeSplit",
     "OwnTask",
     "Plan",

@@ -79,7 +79,7 @@ def _positives(positives: Sequence[Alike]) -> Table:
         reasons = ", ".join(
             f"{relation_title(signal.relation)} {signal.weight:+.2f}" for signal in pair.reasons
         )
-        cells = (f"  {pair.other.node}", _class(pair.other), f"{pair.probability:.2f}", reasons)
+        cells = (f"  {pair.other.node}", _class(pair.other), f"{pair.probability:.2g}", reasons)
         table.add_row(*(Text(printable(cell)) for cell in cells))
     return table
 

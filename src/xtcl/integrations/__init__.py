@@ -1,0 +1,1 @@
+"""XTCL inside other libraries: a transform of PyG, a step of scikit-learn."""
