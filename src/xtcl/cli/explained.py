@@ -79,7 +79,8 @@ def _positives(positives: Sequence[Alike]) -> Table:
         reasons = ", ".join(
             f"{relation_title(signal.relation)} {signal.weight:+.2f}" for signal in pair.reasons
         )
-        cells = (f"  {pair.other.node}", _class(pair.other), f"{pair.probability:.2g}", reasons)
+        chance = f"{pair.probability:.2f}" if pair.probability > 0.01 else f"{pair.probability:.1g}"
+        cells = (f"  {pair.other.node}", _class(pair.other), chance, reasons)
         table.add_row(*(Text(printable(cell)) for cell in cells))
     return table
 
