@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from numpy.typing import ArrayLike
 from scipy.special import expit
@@ -16,6 +15,7 @@ from xtcl.answers.node_names import names_of
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit
+from xtcl.graph.pairs import pair_keys
 from xtcl.progress import Progress
 from xtcl.tasks.answers import LinkAnswer
 from xtcl.tasks.link_block import LinkBlocks
@@ -52,7 +52,7 @@ def likely_links(model: XTCL, k: int = 5) -> AnswerTable:
     if k < 1:
         raise UsageError(f"k={k} must be at least 1.")
     _link_answer(model)
-    known = known_links(model)
+    known = model.training_side_.graph.with_edges(known_links(model)).adjacency
     # A pair is scored from the end with fewer links, and counts for both.
     order = _by_degree(model)
     blocks = LinkBlocks(model.head_, model._result.fitted)
@@ -81,28 +81,32 @@ def score_pairs(model: XTCL, pairs: ArrayLike) -> AnswerTable:
     """Scores of given pairs [2, n], and whether the data have such a link already."""
     answer = _link_answer(model)
     ends = np.asarray(pairs)
+    names = names_of(model.training_side_.graph)
+    alone = np.flatnonzero(ends[0] == ends[1])
+    if alone.size:
+        raise UsageError(
+            f"'{names[ends[0, alone[0]]]}' is paired with itself; a link has two ends."
+        )
     rank = np.argsort(_by_degree(model))
     scores = answer.score(np.where(rank[ends[0]] > rank[ends[1]], ends[::-1], ends))
-    linked = np.asarray(known_links(model)[ends[0], ends[1]]).ravel() > 0
-    names = names_of(model.training_side_.graph)
+    linked, asked = (
+        pair_keys(np.sort(each, axis=0), len(names)) for each in (known_links(model), ends)
+    )
     return AnswerTable(
         {
             "node": names[ends[0]],
             "other": names[ends[1]],
             "score": chances(expit(scores)),
-            "linked": linked,
+            "linked": np.isin(asked, linked),
         }
     )
 
 
-def known_links(model: XTCL) -> Any:
-    """All links of the data as a sparse 0/1 matrix: those of the training, and of the test."""
-    graph = model.training_side_.graph
+def known_links(model: XTCL) -> np.ndarray:
+    """All links [2, E] of the data: those of the training, and of the test."""
+    edges = model.training_side_.graph.edges
     split = getattr(model, "_split", None)
-    known = graph.adjacency
-    if isinstance(split, LinkSplit):
-        known = known + graph.with_edges(split.test).adjacency
-    return sp.csr_array(known)
+    return np.hstack([edges, split.test]) if isinstance(split, LinkSplit) else edges
 
 
 def _link_answer(model: XTCL) -> LinkAnswer:
