@@ -12,7 +12,7 @@ from answer_runs import CLASSES, FIRST, fitted, name, run_folder, tables, write_
 from scipy import sparse
 from small_runs import small_graph, small_model
 
-from xtcl import XTCL, Graph
+from xtcl import XTCL, Graph, read_tables
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.grown import grown
 from xtcl.learning.inputs import encoder_inputs
@@ -95,6 +95,16 @@ def test_what_cannot_be_is_said(tmp_path: Path) -> None:
         fitted("links").predict_new(nodes)
     with pytest.raises(UsageError, match="fit it from tables"):
         small_model().fit(small_graph(40)).predict_new(nodes)
+
+
+def test_without_attributes_a_new_node_needs_links() -> None:
+    edges = pd.DataFrame({"from": list("abcdea"), "to": list("bcdefc")})
+    nodes = pd.DataFrame({"id": list("abcdef"), "kind": ["x", "y"] * 3})
+    model = small_model(epochs=2).fit(read_tables(nodes, edges, label="kind"))
+    new, link = pd.DataFrame({"id": ["g"]}), pd.DataFrame({"from": ["g"], "to": ["a"]})
+    assert model.predict_new(new, link).index.tolist() == ["g"]
+    with pytest.raises(DataError, match="The new nodes 'g' have no links"):
+        model.predict_new(new)
 
 
 def test_a_sparse_graph_grows_sparse() -> None:

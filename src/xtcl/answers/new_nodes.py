@@ -53,6 +53,12 @@ def embed_new(model: XTCL, nodes: Any, edges: Any = None) -> NewRows:
             "leave them out, or give them ids of their own."
         )
     links = np.zeros((2, 0), np.int64) if edges is None else _new_links(edges, graph, new)
+    alone = np.setdiff1d(graph.num_nodes + np.arange(len(new.ids)), links) - graph.num_nodes
+    if alone.size and not graph.has_attributes:
+        raise DataError(
+            f"The new nodes {first_few(map(repr, new.ids[alone].tolist()))} have no links, and "
+            "this model knows nodes by their links alone; give a table of edges with theirs."
+        )
     larger = grown(graph, new.attributes, links)
     device = next((p.device for p in model.encoder_.parameters()), torch.device("cpu"))
     rows = embed(model.encoder_, *encoder_inputs(larger, device), model.plan_.batch)
