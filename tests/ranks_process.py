@@ -1,0 +1,78 @@
+"""One of several processes that find counts and positives together.
+
+    python ranks_process.py RANK NUMBER MEETING OUT
+
+MEETING is a file that the ranks find each other by; the first writes what all of them found.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from small_runs import small_graph
+
+from xtcl.ranks import ranks, together
+from xtcl.relations.store.relation_store import RelationStore
+from xtcl.relations.view import TrainingView
+from xtcl.sampling.settings import SamplerSettings
+from xtcl.sampling.xgsampler import XGSampler
+from xtcl.tasks.registry import make_task
+
+NODES = 200
+CASES = [
+    (task, options)
+    for task in ("nodes", "links")
+    for options in ({}, {"cap": 6}, {"cap": 6, "quantiles": (0.5, 0.9)}, {"store": True})
+]
+
+
+def found(task: str, options: dict[str, Any], folder: Path) -> dict[str, np.ndarray]:
+    """Counts and positives of a fit."""
+    graph = small_graph(NODES)
+    view = TrainingView.of(graph, np.arange(0, NODES if task == "nodes" else 0, 3))
+    options = dict(options)
+    store = RelationStore(folder) if options.pop("store", False) else None
+    folds = make_task(task).folds(view, 4, np.random.default_rng(0))
+    # Two blocks: fewer than three ranks.
+    sampler = XGSampler("paper", SamplerSettings(**options), block_rows=90, store=store)
+    sampler.fit(view, folds)
+    best = sampler.positives(7, exclude=view.adjacency if task == "links" else None)
+    counted = sampler.counts_
+    return {
+        "codes": counted.codes,
+        "counts": counted.counts,
+        "nodes": best.nodes,
+        "scores": best.scores,
+    }
+
+
+def all_found(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
+    """What every case finds, by name."""
+    for task, options in CASES:
+        for name, array in found(task, options, folder / "store").items():
+            yield f"{task} {options} {name}", array
+
+
+def main(rank: int, number: int, meeting: str, out: Path) -> None:
+    """Find everything together, twice where the second time finds it in the store."""
+    torch.set_num_threads(1)
+    where = f"file://{meeting}"
+    dist.init_process_group("gloo", init_method=where, rank=rank, world_size=number)
+    with together():
+        assert ranks().number == number
+        results = dict(all_found(out))
+        again = found("nodes", {"store": True}, out / "store")
+        results |= {f"again {name}": array for name, array in again.items()}
+    assert ranks().number == 1
+    np.savez(out / f"rank-{rank}.npz", **results)  # type: ignore[arg-type]
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
