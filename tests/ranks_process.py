@@ -1,23 +1,16 @@
-"""One of several processes that find counts and positives together.
-
-    python ranks_process.py RANK NUMBER MEETING OUT
-
-MEETING is a file that the ranks find each other by; the first writes what all of them found.
-"""
+"""One of several processes that find counts and positives together; see `small_ranks`."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-import torch.distributed as dist
+from small_ranks import taking_part
 from small_runs import small_graph
 
-from xtcl.ranks import ranks, together
+from xtcl.ranks import ranks
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.settings import SamplerSettings
@@ -59,20 +52,15 @@ def all_found(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
             yield f"{task} {options} {name}", array
 
 
-def main(rank: int, number: int, meeting: str, out: Path) -> None:
-    """Find everything together, twice where the second time finds it in the store."""
-    torch.set_num_threads(1)
-    where = f"file://{meeting}"
-    dist.init_process_group("gloo", init_method=where, rank=rank, world_size=number)
-    with together():
-        assert ranks().number == number
+def main() -> None:
+    """Find everything together, and once more what then is in the store."""
+    with taking_part() as (rank, out):
         results = dict(all_found(out))
         again = found("nodes", {"store": True}, out / "store")
-        results |= {f"again {name}": array for name, array in again.items()}
+    results |= {f"again {name}": array for name, array in again.items()}
     assert ranks().number == 1
     np.savez(out / f"rank-{rank}.npz", **results)  # type: ignore[arg-type]
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
+    main()

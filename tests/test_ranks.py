@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +10,8 @@ import ranks_process
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from small_ranks import run_ranks
 
-import xtcl
 from xtcl.ranks import Ranks, alone, ranks, together
 
 
@@ -23,35 +20,11 @@ def one_process(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarra
     return dict(ranks_process.all_found(tmp_path_factory.mktemp("alone")))
 
 
-def start(number: int, folder: Path) -> list[subprocess.Popen[str]]:
-    source = str(Path(xtcl.__file__).parents[1])
-    tests = str(Path(__file__).parent)
-    environment = os.environ | {"PYTHONPATH": f"{source}{os.pathsep}{tests}"}
-    return [
-        subprocess.Popen(  # noqa: S603
-            [
-                sys.executable,
-                ranks_process.__file__,
-                str(rank),
-                str(number),
-                str(folder / "meeting"),
-                str(folder),
-            ],
-            env=environment | {"OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(number)
-    ]
-
-
 @pytest.mark.parametrize("number", [2, 3])
 def test_any_number_of_ranks_finds_the_same(
     number: int, one_process: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
-    for process in start(number, tmp_path):
-        _, said = process.communicate(timeout=300)
-        assert process.returncode == 0, said
+    run_ranks(ranks_process.__file__, number, tmp_path)
     for rank in range(number):
         results = dict(np.load(tmp_path / f"rank-{rank}.npz"))
         for name, expected in one_process.items():

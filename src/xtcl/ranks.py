@@ -61,9 +61,19 @@ class Ranks:
         whole = np.concatenate([part[:size].numpy() for part, size in parts])
         return whole.view(rows.dtype).reshape(-1, *rows.shape[1:])
 
-    def from_first(self, rows: np.ndarray) -> np.ndarray:
-        """What the first rank has, whatever the others say."""
-        return self.gather(rows if self.first else rows[:0])
+    def total(self, own: Tensor) -> Tensor:
+        """The sum of the tensors of all ranks, which have the same shape."""
+        if self.number == 1:
+            return own
+        summed = own.clone() if dist.get_backend() == "nccl" else own.cpu().clone()
+        with noticing_loss(self.own):
+            dist.all_reduce(summed)
+        return summed.to(own.device)
+
+    def agreed(self, value: float) -> float:
+        """What the first rank says, so that rounding does not lead ranks different ways."""
+        said = np.array([value] if self.first else [], dtype=np.float64)
+        return float(self.gather(said)[0])
 
     def tensors_from_first(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor] | None:
         """The named tensors of the first rank, or None where it has none."""
