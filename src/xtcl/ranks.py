@@ -7,11 +7,9 @@ ever.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from datetime import timedelta
 
 import numpy as np
 import torch
@@ -19,9 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from xtcl.errors import RankError
-
-PATIENCE = timedelta(days=1)
-"""How long a rank waits for slower ones. One that died is noticed at once: its connection ends."""
+from xtcl.launched import meeting
 
 
 class Ranks:
@@ -135,24 +131,10 @@ def together(device: str = "cpu") -> Iterator[Ranks]:
     """Share fits with all other processes that come here too and fit the same.
 
     They are those of torch.distributed where it is initialised, else those that `torchrun` started;
-    a process that was started alone stays alone. Each takes a GPU of its own where they suffice.
+    a process that was started alone stays alone.
     """
-    started = not dist.is_initialized() and dist.is_torchelastic_launched()
-    if started:
-        _start(device)
-    try:
+    launched = dist.is_torchelastic_launched() and not dist.is_initialized()
+    with meeting(device) if launched else nullcontext():
         joined = dist.is_initialized()
         with _being(Ranks(dist.get_rank(), dist.get_world_size()) if joined else Ranks()) as who:
             yield who
-    finally:
-        if started:
-            dist.destroy_process_group()
-
-
-def _start(device: str) -> None:
-    """Talk through NCCL where every rank of this machine has a GPU, else through gloo."""
-    local, here = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
-    gpus = 0 if device == "cpu" else torch.cuda.device_count()
-    if gpus:
-        torch.cuda.set_device(local % gpus)
-    dist.init_process_group("nccl" if gpus >= here else "gloo", timeout=PATIENCE)
