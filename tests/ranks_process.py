@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from small_ranks import taking_part
 from small_runs import small_graph
 
+from xtcl.errors import UsageError
 from xtcl.ranks import ranks
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
@@ -57,6 +59,9 @@ def main() -> None:
     with taking_part() as (rank, out):
         results = dict(all_found(out))
         again = found("nodes", {"store": True}, out / "store")
+        ranks().check_same("the same")
+        with pytest.raises(UsageError, match="given different graphs"):
+            ranks().check_same(str(rank))
     results |= {f"again {name}": array for name, array in again.items()}
     assert ranks().number == 1
     np.savez(out / f"rank-{rank}.npz", **results)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from xtcl.errors import RankError
+from xtcl.errors import RankError, UsageError
 from xtcl.launched import meeting
 
 
@@ -71,6 +71,14 @@ class Ranks:
         said = np.array([value] if self.first else [], dtype=np.float64)
         return float(self.gather(said)[0])
 
+    def check_same(self, identity: str) -> None:
+        """Refuse ranks that were given something different each: they would wait for ever."""
+        if len(np.unique(self.gather(np.array([identity])))) > 1:
+            raise UsageError(
+                f"Rank {self.own} and another were given different graphs, settings or versions of "
+                "xtcl: start the same command with the same files on every machine."
+            )
+
     def tensors_from_first(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor] | None:
         """The named tensors of the first rank, or None where it has none."""
         if self.number == 1:
@@ -96,9 +104,10 @@ def noticing_loss(own: int) -> Iterator[None]:
     try:
         yield
     except RuntimeError as lost:
+        reason = (str(lost).splitlines() or ["no reason given"])[0].rstrip(".")
         raise RankError(
-            f"Rank {own} lost touch with another rank of this fit and ends, too: see what that one "
-            "said, and start the same command with --resume to go on."
+            f"Rank {own} lost touch with another rank of this fit ({reason}) and ends, too: see "
+            "what that one said, and start the same command with --resume to go on."
         ) from lost
 
 

@@ -174,6 +174,7 @@ def _fit(
     from xtcl.tasks.training_side import training_side
 
     model.block_rows(training_side(graph, split).graph)  # refuses too little memory
+    ranks().check_same(identity)
     if ranks().first:
         if not resume:
             checkpoints.clear()
