@@ -12,7 +12,7 @@ import xtcl
 
 ROOT = Path(xtcl.__file__).parent
 LAYERS = [
-    "errors files progress device",
+    "errors files progress device launched ranks",
     "graph",
     "relations",
     "sampling",

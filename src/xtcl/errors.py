@@ -31,6 +31,10 @@ class BudgetError(XTCLError):
     exit_code = 4
 
 
+class RankError(XTCLError):
+    """One of the processes that share a fit is gone."""
+
+
 class NotFittedError(XTCLError, AttributeError):
     """A result was asked for before `fit`."""
 

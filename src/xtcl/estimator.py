@@ -24,6 +24,7 @@ from xtcl.graph.node_split import NodeSplit
 from xtcl.graph.whole_split import whole_split
 from xtcl.learning.checkpoint import NoCheckpoints
 from xtcl.learning.encoders.registry import encoder_maker
+from xtcl.learning.shared_checkpoints import SharedCheckpoints
 from xtcl.memory import parse_memory, rows_within
 from xtcl.progress import Progress
 from xtcl.relations.registry import resolve_relations
@@ -174,7 +175,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
             block_rows=self.block_rows(side.graph),
             store=self._relation_store(),
             progress=self.progress or Progress(),
-            checkpoints=checkpoints or NoCheckpoints(),
+            checkpoints=SharedCheckpoints(checkpoints or NoCheckpoints()),
         )
         self._take(fit_task(side, task, recipe, options), side)
         self.recipe_, self._graph, self._split = recipe, graph, split

@@ -39,6 +39,11 @@ from xtcl.cli.tables import plain_table, weights_table
 from xtcl.errors import UsageError
 
 if TYPE_CHECKING:
+    from xtcl.estimator import XTCL
+    from xtcl.graph.graph import Graph
+    from xtcl.graph.link_split import LinkSplit
+    from xtcl.graph.node_split import NodeSplit
+    from xtcl.learning.checkpoint import Checkpoints
     from xtcl.relations.store import RelationStore
 
 
@@ -86,55 +91,53 @@ def fit(
     from xtcl.experiments.evaluate import make_split, score_method
     from xtcl.learning.checkpoint import Checkpoints
     from xtcl.memory import parse_memory
+    from xtcl.ranks import together
     from xtcl.runs.identity import fit_identity
-    from xtcl.tasks.training_side import training_side
 
-    check_out(out, resume)
-    if config is not None and sampler == "paper":
-        raise UsageError("--sampler paper is a recipe of its own: leave it out, or --config.")
     rivals = [make_method(name.strip()) for name in compare.split(",") if name.strip()]
     for rival in rivals:
         rival.check_task(task.value)
-    where = pick_device(device)
-    notes = Console(stderr=True)
-    bars = Bars(notes)
-    model = XTCL(
-        task.value,
-        encoder.value,
-        sampler=sampler,
-        recipe=read_config(config, task.value, encoder.value, [seed], notes),
-        cap=cap,
-        index_past=index_past,
-        device=device,
-        memory=memory,
-        store=_relation_store(store, store_limit),
-        random_state=seed,
-        progress=bars,
-    )
-    recipe = model.resolved_recipe()  # refuses before anything is read or written
-    if store is not None and recipe.sampler.cap is not None:
-        notes.print("Top-k mode does not use the relation store: its lists are not kept.")
-    if memory is not None:
-        parse_memory(memory)
-    whole = read_graph(graph, data, notes, task.value, nodes=nodes, edges=edges, label=label)
-    split = make_split(whole, task.value, seed, training_share(graph, task.value, train))
-    identity = fit_identity(model, whole, split)
-    if is_finished(out):
-        finished = finished_metrics(out, identity)
-        notes.print(f"The run in {out} is finished already.", markup=False)
-        _show(finished, None, out, as_json)
+    with together(device) as everyone:
+        if everyone.first:
+            check_out(out, resume)
+        if config is not None and sampler == "paper":
+            raise UsageError("--sampler paper is a recipe of its own: leave it out, or --config.")
+        where = pick_device(device)
+        notes = Console(stderr=True, quiet=not everyone.first)
+        bars = Bars(notes)
+        model = XTCL(
+            task.value,
+            encoder.value,
+            sampler=sampler,
+            recipe=read_config(config, task.value, encoder.value, [seed], notes),
+            cap=cap,
+            index_past=index_past,
+            device=device,
+            memory=memory,
+            store=_relation_store(store, store_limit),
+            random_state=seed,
+            progress=bars,
+        )
+        recipe = model.resolved_recipe()  # refuses before anything is read or written
+        if store is not None and recipe.sampler.cap is not None:
+            notes.print("Top-k mode does not use the relation store: its lists are not kept.")
+        if memory is not None:
+            parse_memory(memory)
+        whole = read_graph(graph, data, notes, task.value, nodes=nodes, edges=edges, label=label)
+        share = training_share(graph, task.value, train)
+        split = make_split(whole, task.value, seed, share)
+        identity = fit_identity(model, whole, split)
+        finished = bool(everyone.agreed(is_finished(out)))
+        start = time.perf_counter()
+        if not finished:
+            _fit(model, whole, split, Checkpoints(out / CHECKPOINTS), identity, resume)
+    if not everyone.first:
         return
-    model.block_rows(training_side(whole, split).graph)
-    checkpoints = Checkpoints(out / CHECKPOINTS)
-    if not resume:
-        checkpoints.clear()
-    checkpoints.claim(identity)
-    start = time.perf_counter()
-    try:
-        model.fit(whole, split, checkpoints=checkpoints)
-    except KeyboardInterrupt:
-        typer.echo("Interrupted; the same command with --resume goes on from here.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+    if finished:
+        told = finished_metrics(out, identity)
+        notes.print(f"The run in {out} is finished already.", markup=False)
+        _show(told, None, out, as_json)
+        return
     seconds = time.perf_counter() - start
     for name, kinds in model.sampler_.left_out_.items():
         notes.print(left_out_sentence(name, kinds, task), soft_wrap=True, markup=False)
@@ -157,8 +160,34 @@ def fit(
         "identity": identity,
     }
     model.save(out, split=split, metrics=metrics)
-    checkpoints.clear()
+    Checkpoints(out / CHECKPOINTS).clear()
     _show(metrics, model.relation_weights_, out, as_json)
+
+
+def _fit(
+    model: XTCL,
+    graph: Graph,
+    split: NodeSplit | LinkSplit,
+    checkpoints: Checkpoints,
+    identity: str,
+    resume: bool,
+) -> None:
+    """Fit, from what `checkpoints` hold of the same fit where that is wanted."""
+    from xtcl.ranks import ranks
+    from xtcl.tasks.training_side import training_side
+
+    model.block_rows(training_side(graph, split).graph)  # refuses too little memory
+    ranks().check_same(identity)
+    if ranks().first:
+        if not resume:
+            checkpoints.clear()
+        checkpoints.claim(identity)
+    try:
+        model.fit(graph, split, checkpoints=checkpoints)
+    except KeyboardInterrupt:
+        if ranks().first:
+            typer.echo("Interrupted; the same command with --resume goes on from here.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _relation_store(folder: Path | None, limit: str | None) -> RelationStore | None:

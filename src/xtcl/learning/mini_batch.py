@@ -20,6 +20,7 @@ from xtcl.errors import UsageError
 from xtcl.learning.encoders.layered import Layered
 from xtcl.learning.link_dropout import LinkDropout
 from xtcl.learning.neighbour_sampler import NeighbourSampler
+from xtcl.learning.shared_step import own_draws
 from xtcl.learning.step_nodes import StepNodes
 
 
@@ -49,6 +50,7 @@ class MiniBatch:
         self, encoder: nn.Module, step: StepNodes, generator: torch.Generator
     ) -> tuple[Tensor, StepNodes]:
         """Embeddings of the step's nodes, and those nodes as their rows."""
+        generator = own_draws(generator)
         seeds, places = step.apart()
         neighbours = self._within_reach(encoder)
         if not isinstance(encoder, Layered):

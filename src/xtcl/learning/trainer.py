@@ -22,6 +22,7 @@ from xtcl.learning.loss import Loss, Similarity, contrastive_loss
 from xtcl.learning.mini_batch import MiniBatch
 from xtcl.learning.positive_source import PositiveSource, draw_positives
 from xtcl.learning.rough_products import rough_products
+from xtcl.learning.shared_step import own_part, shared_backward
 from xtcl.learning.step_nodes import StepNodes
 from xtcl.learning.watch import Watch
 
@@ -119,7 +120,7 @@ def train(
     the device of `x`. Given the same seed, a run on the CPU repeats to the byte, also when it was
     interrupted and goes on from `checkpoints`. With a `watch`, the embedding is the best it saw,
     while the encoder is the latest; what it saw before an interrupt is not kept. `loss` stands in
-    for Equation 1.
+    for Equation 1, and is a mean over anchors as that is. Ranks share the anchors of a step.
     """
     settings.checked()
     checkpoints = checkpoints or NoCheckpoints()
@@ -149,7 +150,7 @@ def train(
             negatives = torch.randint(
                 len(x), (settings.negatives,), generator=generator, device=device
             )
-            drawn = StepNodes(anchors, positives, negatives)
+            drawn, weights, part = own_part(StepNodes(anchors, positives, negatives), weights)
             z, rows = passes.embed(encoder, drawn, generator)
             value = (loss or contrastive_loss)(
                 z,
@@ -161,9 +162,9 @@ def train(
                 temperature=settings.temperature,
             )
             optimiser.zero_grad()
-            torch.autograd.backward(value)
+            value = shared_backward(encoder, value, part)
             optimiser.step()
-            return value.detach()
+            return value
 
         while len(losses) < settings.epochs:
             passes.next_epoch(generator)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from xtcl.errors import UsageError
+from xtcl.ranks import ranks
 
 Judge = Callable[[Tensor], float]
 """How good an embedding is, by data hidden from everything that made it; higher is better."""
@@ -58,7 +59,7 @@ class Watch:
         if epoch % self.every:
             return False
         embedding = embed()
-        verdict = self.judge(embedding)
+        verdict = ranks().agreed(self.judge(embedding))  # or ranks might train for unequal times
         if verdict > self.best:
             self.best, self.epochs, self.embedding = verdict, epoch, embedding
         if verdict > self._progress[0] + LEAST_GAIN:

@@ -13,6 +13,7 @@ from torch import Tensor
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.factors import cosine_rows
 from xtcl.relations.relation import Relation, Rows
+from xtcl.relations.shared_rows import shared_rows
 from xtcl.relations.thresholds import check_quantiles, levels
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
 
@@ -72,16 +73,14 @@ class AttributeLabelDistribution(Relation):
         """Similarity of all nodes to `labelled` ones where it is above, a sparse matrix [V, L]."""
         similarity = AttributeDistribution(self.hops).on(view)
         kept = torch.from_numpy(labelled).to(view.device)
-        everyone = torch.arange(view.num_nodes, device=view.device)
-        data, columns, lengths = [], [], []
-        for nodes in torch.split(everyone, similarity.tile):
+
+        def block(nodes: Tensor) -> sp.csr_array:
             rows = similarity(nodes)
             above = levels(rows, nodes, [self.quantile])[:, kept] > 0
-            lengths.append(above.sum(dim=1).cpu().numpy())
-            columns.append(torch.nonzero(above)[:, 1].cpu().numpy())
-            data.append(rows[:, kept][above].cpu().numpy())
-        start = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
-        return sp.csr_array(
-            (np.concatenate(data), np.concatenate(columns), start),
-            shape=(view.num_nodes, len(labelled)),
-        )
+            start = torch.nn.functional.pad(above.sum(dim=1).cumsum(0), (1, 0))
+            parts = rows[:, kept][above], torch.nonzero(above)[:, 1], start
+            shape = (len(nodes), len(labelled))
+            return sp.csr_array(tuple(part.cpu().numpy() for part in parts), shape=shape)
+
+        everyone = torch.arange(view.num_nodes, device=view.device)
+        return shared_rows(block, everyone, similarity.tile, len(labelled))

@@ -57,6 +57,11 @@ class CappedRows:
         self._nearest: dict[Relation, Nearest] = {}
         self._pairs: dict[Relation, PairSimilarities] = {}
 
+    def bind(self) -> None:
+        """Do now what all rows of a relation share, which ranks divide while all are here."""
+        for relation in self.relations:
+            self._bound(relation)
+
     def lists(self, nodes: Tensor) -> Iterator[LevelLists]:
         """Yield the lists of `nodes` [b], relation by relation."""
         for relation in self.relations:
@@ -90,9 +95,12 @@ class CappedRows:
         )
 
     @contextmanager
-    def over(self, nodes: Tensor) -> Iterator[CappedRows]:
-        """The rows for one pass over the blocks of `nodes`: nothing of them is kept."""
-        if len(nodes) > FEW * self.num_nodes:
+    def over(self, nodes: Tensor, whole: Tensor | None = None) -> Iterator[CappedRows]:
+        """The rows for one pass over the blocks of `nodes`: nothing of them is kept.
+
+        Where they are one rank's share of a `whole` pass, this decides how they are searched for.
+        """
+        if len(nodes if whole is None else whole) > FEW * self.num_nodes:
             yield self
             return
         passing = copy(self)
@@ -100,10 +108,13 @@ class CappedRows:
         yield passing
 
     def blocks(self, nodes: Tensor, height: int) -> Iterator[Tensor]:
-        """`nodes` in blocks of `height` rows, on the device."""
-        return iter(torch.split(nodes.to(self.device), height))
+        """`nodes`, if any, in blocks of `height` rows, on the device."""
+        return iter(torch.split(nodes.to(self.device), height) if len(nodes) else ())
 
     def _find(self, relation: Relation, nodes: Tensor) -> NearestRows:
+        return self._bound(relation)(nodes)
+
+    def _bound(self, relation: Relation) -> Nearest:
         if relation not in self._nearest:
             self._nearest[relation] = nearest(
                 relation,
@@ -113,4 +124,4 @@ class CappedRows:
                 index_past=self._index_past,
                 few=self._few,
             )
-        return self._nearest[relation](nodes)
+        return self._nearest[relation]

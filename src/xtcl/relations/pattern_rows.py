@@ -47,6 +47,11 @@ class PatternRows:
         nodes = nodes.to(self.device)
         return (rows.both(nodes) for rows in self.by_relation)
 
+    def bind(self) -> None:
+        """Do now what all rows of a relation share, which ranks divide while all are here."""
+        for computed in self._computed:
+            _ = computed.similarities
+
     def levels(self, nodes: Tensor) -> Iterator[Tensor]:
         """Yield levels [b, V] alone, relation by relation."""
         nodes = nodes.to(self.device)
@@ -67,25 +72,27 @@ class PatternRows:
         return Standing(float(similarities[0, v]), tuple(reached.tolist()), int(level[0, v]))
 
     @contextmanager
-    def over(self, nodes: Tensor) -> Iterator[PatternRows]:
+    def over(self, nodes: Tensor, whole: Tensor | None = None) -> Iterator[PatternRows]:
         """The rows for one pass over the blocks of `nodes`, which each relation is asked for once.
 
-        What the store does not have is in it afterwards, unless the pass was broken off.
+        What the store does not have is in it afterwards, unless the pass was broken off. Where the
+        nodes are one rank's share of a `whole` pass, the store may have them as part of that.
         """
         if self.store is None:
             yield self
             return
+        passes = [part.cpu().numpy() for part in (nodes, whole) if part is not None]
         with ExitStack() as stack:
             passing = copy(self)
             passing.by_relation = [
-                stack.enter_context(levels_over(self.store, computed, nodes.cpu().numpy()))
+                stack.enter_context(levels_over(self.store, computed, *passes))
                 for computed in self._computed
             ]
             yield passing
 
     def blocks(self, nodes: Tensor, height: int) -> Iterator[Tensor]:
-        """`nodes` in blocks of `height` rows, on the device."""
-        return iter(torch.split(nodes.to(self.device), height))
+        """`nodes`, if any, in blocks of `height` rows, on the device."""
+        return iter(torch.split(nodes.to(self.device), height) if len(nodes) else ())
 
 
 def usable(

@@ -11,15 +11,19 @@ from xtcl.sampling.fold import Fold
 from xtcl.sampling.listed import listed_pairs
 from xtcl.sampling.patterns import PatternCounts, tabulate
 
+ALL = slice(None)
 
-def count_patterns(fold: Fold, rows: PatternRows | CappedRows, height: int) -> PatternCounts:
-    """The table of one fold, `height` query rows at a time."""
-    total = PatternCounts(np.zeros(0, dtype=np.int64), np.zeros((0, 2), dtype=np.int64))
+
+def count_patterns(
+    fold: Fold, rows: PatternRows | CappedRows, height: int, own: slice = ALL
+) -> PatternCounts:
+    """The table of one fold, or of its `own` queries, `height` query rows at a time."""
+    total = PatternCounts.summed(np.zeros(0, dtype=np.int64), np.zeros((0, 2), dtype=np.int64))
     everyone = np.array_equal(fold.candidates, np.arange(rows.num_nodes))
     candidates = None if everyone else torch.from_numpy(fold.candidates).to(rows.device)
     queries = torch.from_numpy(fold.queries)
-    with rows.over(queries) as passing:
-        for nodes in passing.blocks(queries, height):
+    with rows.over(queries[own], queries) as passing:
+        for nodes in passing.blocks(queries[own], height):
             row, node, code = (
                 part.cpu().numpy() for part in listed_pairs(passing, nodes, candidates)
             )

@@ -24,6 +24,7 @@ from xtcl.sampling.shuffle import Shuffle, tie_keys
 
 def listed_scores(
     rows: CappedRows,
+    asked: Tensor,
     height: int,
     table: Tensor,
     shuffle: Shuffle,
@@ -31,18 +32,17 @@ def listed_scores(
     unwanted: sp.csr_array | None,
     number: int,
 ) -> Iterator[Scored]:
-    """The candidates of all nodes that may be among the `number` best, `height` nodes at a time.
+    """The candidates that may be among the `number` best of those `asked` for, `height` at a time.
 
     Cost: O(b R cap log(b R cap)) a block of b nodes with R relations.
     """
-    everyone = all_nodes(rows.num_nodes)
-    with rows.over(everyone) as passing:
-        for nodes in passing.blocks(everyone, height):
+    with rows.over(asked, all_nodes(rows.num_nodes)) as passing:
+        for nodes in passing.blocks(asked, height):
             row, node, code = listed_pairs(passing, nodes)
             score = table[code]
             if unwanted is not None:
-                asked = (part.cpu().numpy() for part in (nodes, row, node))
-                wanted = torch.from_numpy(~holds(unwanted, *asked)).to(rows.device)
+                pairs = (part.cpu().numpy() for part in (nodes, row, node))
+                wanted = torch.from_numpy(~holds(unwanted, *pairs)).to(rows.device)
                 row, node, score = row[wanted], node[wanted], score[wanted]
             enough = score >= _least(row, score, len(nodes), number)[row]
             row, node, score = row[enough], node[enough], score[enough]

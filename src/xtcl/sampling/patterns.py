@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
+from xtcl.ranks import ranks
 from xtcl.relations.pattern_rows import PatternRows
 from xtcl.sampling.judges import Answers
 from xtcl.sampling.stumps import Stumps
@@ -32,11 +33,22 @@ class PatternCounts:
     codes: np.ndarray  # int64 [P], increasing
     counts: np.ndarray  # int64 [P, 2]
 
+    @classmethod
+    def summed(cls, codes: np.ndarray, counts: np.ndarray) -> PatternCounts:
+        """From counts [n, 2] of codes [n], some of which occur more than once, or none."""
+        distinct, where = np.unique(codes, return_inverse=True)
+        total = np.zeros((len(distinct), 2), dtype=np.int64)
+        np.add.at(total, where, counts)
+        return cls(distinct, total)
+
     def __add__(self, other: PatternCounts) -> PatternCounts:
-        codes, where = np.unique(np.concatenate([self.codes, other.codes]), return_inverse=True)
-        counts = np.zeros((len(codes), 2), dtype=np.int64)
-        np.add.at(counts, where, np.concatenate([self.counts, other.counts]))
-        return PatternCounts(codes, counts)
+        codes = np.concatenate([self.codes, other.codes])
+        return self.summed(codes, np.concatenate([self.counts, other.counts]))
+
+    def of_all_ranks(self) -> PatternCounts:
+        """The sum of what all ranks have counted: integers, so nothing hangs on who counted."""
+        everyone = ranks()
+        return self.summed(everyone.gather(self.codes), everyone.gather(self.counts))
 
     def levels(self, num_relations: int, num_quantiles: int) -> np.ndarray:
         """The digits of the codes: the level of each relation, [P, R]."""

@@ -17,8 +17,9 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from xtcl.ranks import alone, ranks
 from xtcl.relations.capped_rows import CappedRows
-from xtcl.relations.pattern_rows import PatternRows
+from xtcl.relations.pattern_rows import PatternRows, all_nodes
 from xtcl.relations.relation import Relation
 from xtcl.sampling.listed_scores import listed_scores
 from xtcl.sampling.patterns import margin_table
@@ -71,18 +72,25 @@ def find_positives(
     exclude: sp.csr_array | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Positives:
-    """The `number` best candidates of every node, `height` nodes at a time."""
+    """The `number` best candidates of every node, `height` nodes at a time.
+
+    Ranks share the nodes, and each of them gets the candidates of all.
+    """
     table = torch.tensor(margin_table(stumps), dtype=torch.float32, device=rows.device)
     shuffle = Shuffle(rows.num_nodes, seed, rows.device)
+    everyone = ranks()
+    own = everyone.share(all_nodes(rows.num_nodes))
     blocks: Iterator[Scored]
     if isinstance(rows, CappedRows):
-        blocks = listed_scores(rows, height, table, shuffle, tie_break, exclude, number)
+        blocks = listed_scores(rows, own, height, table, shuffle, tie_break, exclude, number)
     else:
-        blocks = whole_scores(rows, height, table, shuffle, tie_break, exclude)
-    found, scores = [], []
-    for block in blocks:
-        best = block.best(number)
-        found.append(best[0].cpu().numpy())
-        scores.append(best[1].cpu().numpy())
-        progress(len(block.score))
-    return Positives(np.concatenate(found), np.concatenate(scores))
+        blocks = whole_scores(rows, own, height, table, shuffle, tie_break, exclude)
+    found = [np.zeros((0, number), dtype=np.int64)]
+    scores = [np.zeros((0, number), dtype=np.float32)]
+    with alone():
+        for block in blocks:
+            best = block.best(number)
+            found.append(best[0].cpu().numpy())
+            scores.append(best[1].cpu().numpy())
+            progress(everyone.number * len(block.score))  # the others are about as far
+    return Positives(*(everyone.gather(np.concatenate(part)) for part in (found, scores)))

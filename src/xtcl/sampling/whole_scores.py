@@ -18,19 +18,19 @@ from xtcl.sampling.shuffle import Shuffle, tie_keys
 
 def whole_scores(
     rows: PatternRows,
+    asked: Tensor,
     height: int,
     table: Tensor,
     shuffle: Shuffle,
     tie_break: Relation | None,
     unwanted: sp.csr_array | None,
 ) -> Iterator[Scored]:
-    """All nodes as candidates of all nodes, `height` of them at a time. Cost: O(b V) a block."""
+    """All nodes as candidates of those `asked` for, `height` at a time. Cost: O(b V) a block."""
     banned = None if unwanted is None else to_device(unwanted, rows.device)
     own = tie_break in rows.relations
     others = None if tie_break is None or own else tie_break.on(rows.view)
-    everyone = all_nodes(rows.num_nodes)
-    with rows.over(everyone) as passing:
-        for nodes in passing.blocks(everyone, height):
+    with rows.over(asked, all_nodes(rows.num_nodes)) as passing:
+        for nodes in passing.blocks(asked, height):
             score, similarity = block_scores(passing, table, nodes, tie_break if own else None)
             if others is not None:
                 similarity = others(nodes)

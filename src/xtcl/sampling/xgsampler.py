@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from xtcl.errors import DataError, NotFittedError, UsageError
+from xtcl.ranks import alone, ranks
 from xtcl.relations.capped_rows import LISTED_ROWS, CappedRows
 from xtcl.relations.pattern_rows import PatternRows, block_height, usable
 from xtcl.relations.registry import make_relation, resolve_relations
@@ -79,16 +80,26 @@ class XGSampler:
         if not folds:
             raise UsageError("The sampler needs at least one fold of pairs to fit, and got none.")
         self._choose_relations(view)
+        self._bind(view)
         tables = []
-        for fold in folds:
-            tables.append(count_patterns(fold, self._rows_of(fold.view), self._height(view)))
-            progress(1)
-        return self._fit_counts(view, sum(tables[1:], start=tables[0]))
+        # All folds end to end: a rank then has few of them, and prepares the relations of no more.
+        shares = ranks().shares([len(fold.queries) for fold in folds])
+        with alone():
+            for fold, own in zip(folds, shares, strict=True):
+                rows = self._rows_of(fold.view)
+                tables.append(count_patterns(fold, rows, self._height(view), own))
+                progress(1)
+        return self._fit_counts(view, sum(tables[1:], start=tables[0]).of_all_ranks())
 
     def restore(self, view: TrainingView, counts: PatternCounts) -> XGSampler:
         """Fit again from the counts of an earlier fit, which are all that it learned from."""
         self._choose_relations(view)
         return self._fit_counts(view, counts)
+
+    def _bind(self, view: TrainingView) -> None:
+        """Divide among ranks what the relations do once; one alone does it when it is needed."""
+        if ranks().number > 1 and self.store is None:
+            self._rows_of(view).bind()
 
     def _choose_relations(self, view: TrainingView) -> None:
         settings = self.settings.checked()
@@ -151,6 +162,7 @@ class XGSampler:
         """
         if number < 1:
             raise UsageError(f"The number of positives must be at least 1, not {number}.")
+        self._bind(self.view_)
         return find_positives(
             self._fitted_rows(),
             self.stumps_,

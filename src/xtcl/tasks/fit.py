@@ -12,6 +12,7 @@ from torch import Tensor
 from xtcl.graph.graph import Graph
 from xtcl.learning.checkpoint import NoCheckpoints
 from xtcl.learning.watch import Judge
+from xtcl.ranks import ranks
 from xtcl.tasks.answers import Answer
 from xtcl.tasks.choice import Choice, Train
 from xtcl.tasks.fitted import FittedEmbedding
@@ -77,7 +78,7 @@ def fit_task(
     if saved is not None:
         choice = _choice(saved)
     else:
-        choice = task.choose(side, recipe, trial, options.seed, options.device)
+        choice = _agreed(task.choose(side, recipe, trial, options.seed, options.device))
         options.checkpoints.save("choice", _tensors(choice))
     own, found = on(side.graph)
     fitted = train_plan(side.graph, task, recipe, choice.plan, found, own)
@@ -109,6 +110,14 @@ def with_head(
     embedding = chosen.fitted.embedding
     head = task.second_head(side, embedding, chosen.head, recipe, options.seed)
     return replace(chosen, head=head)
+
+
+def _agreed(choice: Choice) -> Choice:
+    """The choice of the first rank, so that rounding does not lead ranks different ways."""
+    everyone = ranks()
+    if everyone.number == 1:
+        return choice
+    return _choice(everyone.tensors_from_first(_tensors(choice)) or {})
 
 
 def _tensors(choice: Choice) -> dict[str, Tensor]:

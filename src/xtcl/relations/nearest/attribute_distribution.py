@@ -12,6 +12,7 @@ from xtcl.relations.attribute_label_distribution import AttributeLabelDistributi
 from xtcl.relations.nearest.cut import Cut
 from xtcl.relations.nearest.factors import nearest_by_factors
 from xtcl.relations.nearest.rows import Nearest, NearestRows
+from xtcl.relations.shared_rows import shared_rows
 from xtcl.relations.view import TrainingView
 
 BLOCK = 2**14
@@ -44,9 +45,9 @@ def attribute_label_factors(
 
     def compute() -> sp.csr_array:
         find = _search(source, view, cut, index_past)
-        blocks = torch.split(torch.arange(view.num_nodes, device=view.device), BLOCK)
-        return sp.csr_array(
-            sp.vstack([find(block).matrix(view.num_nodes) for block in blocks], format="csr")
+        everyone = torch.arange(view.num_nodes, device=view.device)
+        return shared_rows(
+            lambda nodes: find(nodes).matrix(view.num_nodes), everyone, BLOCK, view.num_nodes
         )
 
     above = view.once(_kept(source, cut, index_past), compute)

@@ -18,22 +18,29 @@ from xtcl.relations.store.stored_relation import DamagedFileError, StoredRelatio
 
 @contextmanager
 def levels_over(
-    store: RelationStore, computed: ComputedLevels, nodes: np.ndarray
+    store: RelationStore,
+    computed: ComputedLevels,
+    nodes: np.ndarray,
+    whole: np.ndarray | None = None,
 ) -> Iterator[LevelRows]:
     """The levels of `computed` for one pass over blocks of `nodes`, in their order.
 
-    Rows of some nodes are found in their own file or in that of all nodes. What is in neither is
-    computed and kept, provided that the pass goes through and the nodes rise.
+    Rows of some nodes are found in their own file, in that of the `whole` pass they are a share of,
+    or in that of all nodes. What is in none is computed and kept, provided that the pass goes
+    through and the nodes rise.
     """
-    if computed.relation.foreign:
+    if computed.relation.foreign or not len(nodes):
         yield computed
         return
     key = computed.view, computed.relation, computed.quantiles
     some = np.unique(nodes)
-    chosen = None if len(some) == computed.view.num_nodes else some
-    stored = store.get(*key, chosen)
-    if stored is None and chosen is not None:
-        stored = store.get(*key)
+    # Each of the three holds the one before, so that sizes tell them apart.
+    files: dict[int, np.ndarray | None] = {len(some): some}
+    files |= {} if whole is None else {len(rows := np.unique(whole)): rows}
+    files |= {computed.view.num_nodes: None}
+    chosen = files[len(some)]
+    found = (store.get(*key, rows) for rows in files.values())
+    stored = next((file for file in found if file is not None), None)
     if stored is not None:
         with closing(StoredLevels(store, stored, computed, chosen)) as read:
             yield read

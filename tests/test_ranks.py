@@ -1,0 +1,55 @@
+"""Processes that share a fit find what one process finds, to the bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ranks_process
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from small_ranks import run_ranks
+
+from xtcl.ranks import Ranks, alone, ranks, together
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    return dict(ranks_process.all_found(tmp_path_factory.mktemp("alone")))
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_any_number_of_ranks_finds_the_same(
+    number: int, one_process: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    run_ranks(ranks_process.__file__, number, tmp_path)
+    for rank in range(number):
+        results = dict(np.load(tmp_path / f"rank-{rank}.npz"))
+        for name, expected in one_process.items():
+            assert results[name].dtype == expected.dtype
+            assert np.array_equal(results[name], expected), name
+        for name in ("codes", "counts", "nodes", "scores"):
+            first = one_process[f"nodes {{'store': True}} {name}"]
+            assert np.array_equal(results[f"again {name}"], first), name
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=6), st.integers(1, 12))
+def test_shares_are_even_and_leave_nothing_out(lengths: list[int], number: int) -> None:
+    parts = [Ranks(own, number).shares(lengths) for own in range(number)]
+    for place, length in enumerate(lengths):
+        rows = torch.arange(length)
+        assert torch.equal(torch.cat([rows[part[place]] for part in parts]), rows)
+    sizes = [sum(part.stop - part.start for part in own) for own in parts]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_process_alone_keeps_everything() -> None:
+    rows = np.arange(6).reshape(3, 2)
+    with together() as everyone:
+        assert everyone.first
+        assert everyone.gather(rows) is rows
+        assert everyone.tensors_from_first(None) is None
+        with alone():
+            assert ranks().number == 1
