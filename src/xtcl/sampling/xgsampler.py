@@ -80,7 +80,7 @@ class XGSampler:
         if not folds:
             raise UsageError("The sampler needs at least one fold of pairs to fit, and got none.")
         self._choose_relations(view)
-        self._bind(view)
+        self._bind(self._rows_of(view))
         tables = []
         # All folds end to end: a rank then has few of them, and prepares the relations of no more.
         shares = ranks().shares([len(fold.queries) for fold in folds])
@@ -96,10 +96,10 @@ class XGSampler:
         self._choose_relations(view)
         return self._fit_counts(view, counts)
 
-    def _bind(self, view: TrainingView) -> None:
+    def _bind(self, rows: PatternRows | CappedRows) -> None:
         """Divide among ranks what the relations do once; one alone does it when it is needed."""
         if ranks().number > 1 and self.store is None:
-            self._rows_of(view).bind()
+            rows.bind()
 
     def _choose_relations(self, view: TrainingView) -> None:
         settings = self.settings.checked()
@@ -162,9 +162,10 @@ class XGSampler:
         """
         if number < 1:
             raise UsageError(f"The number of positives must be at least 1, not {number}.")
-        self._bind(self.view_)
+        rows = self._fitted_rows()
+        self._bind(rows)
         return find_positives(
-            self._fitted_rows(),
+            rows,
             self.stumps_,
             number,
             seed=self.seed,
