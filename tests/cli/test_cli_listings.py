@@ -24,6 +24,10 @@ from xtcl.relations.view import TrainingView
 COMMANDS = [
     "fit",
     "check",
+    "predict",
+    "embed",
+    "links",
+    "explain",
     "evaluate",
     "tune",
     "reproduce",
