@@ -22,8 +22,9 @@ class FitEstimate:
 SECONDS = {"nodes": (1.2, 0.0, 8.2e-5, 3.9e-7), "links": (1.1, 2.2e-3, 6.7e-5, 3.3e-7)}
 """A start, then seconds for each node, for each node and root of its attributes, and for each pair
 of nodes. Fitted to the processor time of fits of block models (1,000 to 8,000 nodes, 64 and 512
-attributes) and Cora on one core, times 0.54, which gives the 15 seconds that docs/accuracy.md
-has for Cora's nodes on two; CiteSeer's 21 are from there, too. For larger graphs it is a guess."""
+attributes) and Cora on one core, times 0.54, which gave the 15 seconds of Cora's nodes on two. Many
+attributes take longer than that: CiteSeer, with 3,703, takes 43 seconds and not 22. For larger
+graphs it is a guess."""
 
 
 def estimate_fit(graph: Graph, task: str) -> FitEstimate:
