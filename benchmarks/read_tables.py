@@ -2,7 +2,8 @@
 
     python benchmarks/read_tables.py [--nodes 1000000] [--edges 10000000]
 
-Both read the same files, each in a process of its own, and must end with the same graph to the bit.
+Both read the same files, each in a process of its own, and must agree on the numbers of nodes and
+links, on a sum over the links and on the rounded sums of the attributes.
 pandas reads with `read_csv`, numbers the ids with `factorize`, scales with its own means and
 deviations, makes categories with `get_dummies`, and hands arrays to `Graph.from_arrays`; it checks
 nothing that xtcl checks.
