@@ -284,6 +284,16 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         self._fitted()
         write_run(self, folder, **({"split": getattr(self, "_split", None)} | extra))
 
+    def report(self, path: str | PathLike[str]) -> None:
+        """Write one self-contained HTML file about the fit; docs/report.md says how to read it.
+
+        With a split it shows scores on the test side, too, also after `save` and `load`.
+        """
+        from xtcl.report.page.page import write_page
+
+        self._fitted()
+        write_page(self, path)
+
     @classmethod
     def load(cls, folder: str | PathLike[str], **parts: Any) -> XTCL:
         """Read a run directory. A module or task of your own is given as `encoder=` or `task=`."""

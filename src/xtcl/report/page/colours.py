@@ -8,7 +8,7 @@ REST = "#9aa5b1"
 """Classes beyond those that can be told apart, and nodes without one."""
 FURTHER = ("#1b9aaa", "#7f4f24", "#c06c9a", "#5b8c2a")
 LIGHT = (*(colour for colour in PALETTE if colour != REST), *FURTHER)
-BRIGHTER = {"#2a6f97": "#5aa9d6", "#4a4e69": "#9ba2d0", "#7f4f24": "#c08a5a", "#8d6a9f": "#b594c7"}
+BRIGHTER = {"#2a6f97": "#5aa9d6", "#4a4e69": "#d5d9ec", "#7f4f24": "#c08a5a", "#8d6a9f": "#b594c7"}
 DARK = tuple(BRIGHTER.get(colour, colour) for colour in LIGHT)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from xtcl.graph.arrays import Attributes
 from xtcl.graph.graph import Graph
 from xtcl.report.page.facts import RunFacts
 from xtcl.report.page.shown_text import shown
@@ -26,8 +28,10 @@ class ClassSize:
 
 @dataclass(frozen=True)
 class Health:
-    """What the graph is like. `homophily` is the share of links inside a class, of those whose
-    ends are both known; `by_chance` what it would be if links ignored classes.
+    """What the graph is like.
+
+    `homophily` is the share of links inside a class, of those whose ends are both known;
+    `by_chance` what it would be if links ignored classes.
     """
 
     nodes: int
@@ -55,18 +59,16 @@ def health(facts: RunFacts) -> Health:
         for nodes in (facts.trained, facts.tested)
     )
     sizes = [
-        ClassSize(*of)
-        for of in zip(facts.classes, trained.tolist(), tested.tolist(), strict=True)
+        ClassSize(*of) for of in zip(facts.classes, trained.tolist(), tested.tolist(), strict=True)
     ]
     sizes.sort(key=lambda size: -(size.trained + size.tested))
-    filled = np.asarray((graph.attributes != 0).sum(axis=1)).ravel()
     homophily, by_chance = _homophily(graph, truth)
     return Health(
         nodes=graph.num_nodes,
         links=graph.num_edges,
         mean_links=2 * graph.num_edges / graph.num_nodes,
         attributes=graph.num_attributes,
-        blank=int((filled == 0).sum()) if graph.has_attributes else 0,
+        blank=_blank(graph.attributes) if graph.has_attributes else 0,
         components=int(number),
         largest=int(np.bincount(member).max()),
         isolated=int((graph.degrees == 0).sum()),
@@ -77,6 +79,16 @@ def health(facts: RunFacts) -> Health:
         by_chance=by_chance,
         notes=_notes(graph),
     )
+
+
+def _blank(attributes: Attributes) -> int:
+    """Rows without a value other than 0."""
+    filled = (
+        attributes.count_nonzero(axis=1)
+        if isinstance(attributes, sparse.csr_array)
+        else np.count_nonzero(attributes, axis=1)
+    )
+    return int((filled == 0).sum())
 
 
 def _notes(graph: Graph) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from xtcl.report.page.facts import RunFacts
 from xtcl.report.page.reliability import Reliability, reliability
+from xtcl.report.page.share_interval import wilson
 from xtcl.sampling.intervals import Range
 from xtcl.tasks.metrics import node_metrics
 
@@ -66,15 +67,6 @@ def node_test(facts: RunFacts) -> NodeTest | None:
         scores=_scores(facts.classes, whole),
         reliability=reliability(facts.sureness[facts.tested], true == predicted),
     )
-
-
-def wilson(right: int, count: int) -> Range:
-    """The 95 % interval of a share (Wilson, 1927); sound for few nodes, and near 0 and 1."""
-    z = 1.96
-    share, wide = right / count, z * z / count
-    middle = (share + wide / 2) / (1 + wide)
-    half = z * np.sqrt(share * (1 - share) / count + wide / (4 * count)) / (1 + wide)
-    return float(middle - half), float(middle + half)
 
 
 def _scores(classes: tuple[str, ...], matrix: np.ndarray) -> tuple[ClassScore, ...]:

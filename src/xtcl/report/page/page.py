@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -20,6 +21,7 @@ from xtcl.report.page.words import percent
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
     from xtcl.estimator import XTCL
 
@@ -54,18 +56,27 @@ def render(summary: PageSummary) -> str:
 
     loader = _environment().loader
     assert loader is not None  # noqa: S101 - for the type checker
-    style, script = (
-        loader.get_source(_environment(), name)[0] for name in ("page.css", "map.js")
-    )
+    style, script = (loader.get_source(_environment(), name)[0] for name in ("page.css", "map.js"))
     # What is put in as it is: our own files, and JSON without the characters that end a script.
-    return _environment().get_template("page.html").render(
-        s=summary,
-        style=Markup(style),  # noqa: S704
-        script=Markup(script),  # noqa: S704
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        map_data=Markup(script_json(summary.map.to_json())),  # noqa: S704
-        map_picture=map_picture(summary.map),
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            s=summary,
+            style=Markup(style),  # noqa: S704
+            script=Markup(script),  # noqa: S704
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            map_data=Markup(script_json(summary.map.to_json())),  # noqa: S704
+            map_picture=map_picture(summary.map),
+        )
     )
+
+
+def breakable(text: str) -> Markup:
+    """The text, escaped, with places where a long word may be broken."""
+    from markupsafe import Markup, escape
+
+    return Markup("<wbr>").join(escape(part) for part in re.findall(r"[^_./-]*[_./-]?", text))
 
 
 def script_json(value: object) -> str:
@@ -87,6 +98,12 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"percent": percent, "number": lambda n: f"{n:,}"}
+    filters: dict[str, Callable[..., str]] = {
+        "percent": percent,
+        "number": lambda number: f"{number:,}",
+        "signed": lambda number: f"{number:+.2f}".replace("-", "\N{MINUS SIGN}"),
+        "breakable": breakable,
+    }
+    made.filters |= filters
     made.globals |= {"axis": axis, "polyline": polyline}
     return made

@@ -6,6 +6,7 @@ import unicodedata
 
 LONGEST = 80
 """Characters of an id that are shown; the beginning tells most ids apart."""
+OVERRIDES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def shown(value: object) -> str:
@@ -13,5 +14,12 @@ def shown(value: object) -> str:
     text = str(value)
     if len(text) > LONGEST:
         text = text[: LONGEST - 1] + "…"
-    # Half a surrogate pair cannot be written as UTF-8, and control characters have no picture.
-    return "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cs") else c for c in text)
+    return "".join("\ufffd" if _unfit(c) else c for c in text)
+
+
+def _unfit(character: str) -> bool:
+    """Control characters have no picture, half a surrogate pair cannot be written as UTF-8.
+
+    Overrides of direction would show another id than the one that is there.
+    """
+    return unicodedata.category(character) in ("Cc", "Cs") or character in OVERRIDES

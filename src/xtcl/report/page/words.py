@@ -80,18 +80,23 @@ def _quality(task: str, health: Health, nodes: NodeTest | None, links: LinkTest 
 
 def _signals(task: str, relations: Sequence[RelationRow]) -> Said:
     alike = "linked" if task == "links" else "of one class" if task == "nodes" else "alike"
-    best = [row for row in relations if row.weight > 0][:3]
+    best = [
+        row for row in relations if row.weight > 0 and (row.is_clear or not row.weight_interval)
+    ]
     if not best:
-        return Said("What mattered", "No relation speaks for nodes being alike in these data.")
+        return Said(
+            "What mattered",
+            f"Nothing for certain: no relation clearly speaks for two nodes being {alike} here.",
+        )
     first = best[0]
     text = (
-        f"The strongest sign that two nodes are {alike} is {first.title}: of the "
+        f"The strongest sign that two nodes are {alike} is {first.title.rstrip('.')}: of the "
         f"{first.support:,} known pairs that stand out by it, {percent(first.precision)} are."
     )
-    others = " and ".join(row.title for row in best[1:])
+    others = " and ".join(row.title for row in best[1:3])
     unclear = sum(not row.is_clear for row in relations if row.weight_interval is not None)
     if others:
-        text += f" Next come {others}."
+        text += f" Next: {others.rstrip('.')}."
     if unclear:
         text += f" {unclear} of {len(relations)} weights could as well be zero."
     return Said("What mattered", text)
@@ -131,7 +136,7 @@ def _careful(health: Health, nodes: NodeTest | None, look: LookAt) -> list[str]:
         told.append(f"{health.isolated:,} node(s) without any link.")
     if health.blank:
         told.append(f"{health.blank:,} node(s) without any attribute.")
-    if health.homophily is not None and health.by_chance is not None:
-        if health.homophily < health.by_chance + 0.05:
-            told.append("Links here join classes as chance would: neighbours say little.")
+    by_chance = health.by_chance or 0.0
+    if health.homophily is not None and health.homophily < by_chance + 0.05:
+        told.append("Links here join classes as chance would: neighbours say little.")
     return told

@@ -24,8 +24,8 @@
     const part = ends[low].map((c, k) => Math.round(c + (ends[low + 1][k] - c) * (at - low)));
     return `rgb(${part.join()})`;
   };
-  const linksShare = (i) => Math.log1p(data.links[i]) / Math.log1p(Math.max(1, ...mostLinks));
-  const mostLinks = [data.links.reduce((a, b) => Math.max(a, b), 0)];
+  const mostLinks = data.links.reduce((a, b) => Math.max(a, b), 1);
+  const linksShare = (i) => Math.log1p(data.links[i]) / Math.log1p(mostLinks);
   const isWrong = (i) => data.known[i] >= 0 && data.known[i] !== data.predicted[i];
   const lowest = data.classes.length ? 1 / data.classes.length : 0;
   const sure = (i) => (data.chance[i] / 1000 - lowest) / (1 - lowest || 1);
