@@ -33,7 +33,7 @@ class WeightInterval:
     precision: Range
 
 
-def weight_intervals(sampler: XGSampler, resamples: int = RESAMPLES) -> dict[str, WeightInterval]:
+def weight_intervals(sampler: XGSampler) -> dict[str, WeightInterval]:
     """The interval of every relation; empty where the groups were not kept or are too few."""
     groups: GroupCounts | None = sampler.groups_
     if groups is None:
@@ -45,7 +45,7 @@ def weight_intervals(sampler: XGSampler, resamples: int = RESAMPLES) -> dict[str
     names = [relation.name for relation in sampler.relations_]
     rng = np.random.default_rng([sampler.seed, 1])
     drawn: dict[str, list[Range]] = {name: [] for name in names}
-    for times in rng.multinomial(number, np.full(number, 1 / number), resamples):
+    for times in rng.multinomial(number, np.full(number, 1 / number), RESAMPLES):
         again = PatternCounts(codes, np.tensordot(times, counts, axes=1))
         for weight in learn(names, sampler.settings, again).weights:
             drawn[weight.relation].append((weight.w1, weight.precision))
