@@ -42,7 +42,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     for flag in (*FLAGS.split(), f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = Chrome(options=options, service=Service(str(DRIVER)))
+    driver: Any = Chrome(options=options, service=Service(str(DRIVER)))
     driver.get("about:blank")
     driver.get_log("performance")  # what the browser's own first page asked for
     yield driver
