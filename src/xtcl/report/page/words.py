@@ -45,8 +45,8 @@ def summary_words(
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """A share in percent."""
-    return f"{100 * share:.{digits}f} %"
+    """A share in percent, which no line ends inside of."""
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
 def _quality(task: str, health: Health, nodes: NodeTest | None, links: LinkTest | None) -> Said:
@@ -90,13 +90,13 @@ def _signals(task: str, relations: Sequence[RelationRow]) -> Said:
         )
     first = best[0]
     text = (
-        f"The strongest sign that two nodes are {alike} is {first.title.rstrip('.')}: of the "
+        f"The strongest sign that two nodes are {alike} is “{first.title}”: of the "
         f"{first.support:,} known pairs that stand out by it, {percent(first.precision)} are."
     )
-    others = " and ".join(row.title for row in best[1:3])
+    others = " and ".join(f"“{row.title}”" for row in best[1:3])
     unclear = sum(not row.is_clear for row in relations if row.weight_interval is not None)
     if others:
-        text += f" Next: {others.rstrip('.')}."
+        text += f" Next: {others}."
     if unclear:
         text += f" {unclear} of {len(relations)} weights could as well be zero."
     return Said("What mattered", text)
