@@ -67,7 +67,7 @@ def main() -> None:
     options.add_argument("--run", type=Path, help="the folder of a run, in place of a block model")
     chosen = options.parse_args()
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
-        options.exit(1, "This needs Chromium: install chromium and chromium-driver.\n")
+        options.exit(0, "This needs Chromium: install chromium and chromium-driver.\n")
     model = fitted(chosen.nodes) if chosen.run is None else XTCL.load(chosen.run)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
