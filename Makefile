@@ -35,6 +35,7 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/fit.py
 	$(BIN)/python benchmarks/warm_store.py --datasets cora
 	$(BIN)/python benchmarks/read_tables.py --nodes 200000 --edges 2000000
+	$(BIN)/python benchmarks/report_open.py
 
 clean:
 	rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -30,6 +30,8 @@ from xtcl.progress import Progress
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
+from xtcl.runs.environment import environment
+from xtcl.runs.held_out import held_out_labels
 from xtcl.sampling.findings import PairExplanation, RelationWeight
 from xtcl.tasks.answers import LinkAnswer, NodeAnswer
 from xtcl.tasks.fit import FittedTask, fit_task
@@ -89,6 +91,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
     loss_curves_ : for each encoder a tuple of float, one an epoch
     plan_ : the encoders and epochs that the fit settled on
     head_, encoder_, sampler_, classes_, recipe_ : the fitted parts
+    environment_ : dict; the versions and the device of the fit
 
     Examples
     --------
@@ -179,6 +182,8 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         )
         self._take(fit_task(side, task, recipe, options), side)
         self.recipe_, self._graph, self._split = recipe, graph, split
+        self._test_labels = held_out_labels(graph, split)
+        self.environment_ = environment(options.device)
         return self
 
     def _take(self, result: FittedTask, side: TrainingSide) -> None:
@@ -278,6 +283,16 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
 
         self._fitted()
         write_run(self, folder, **({"split": getattr(self, "_split", None)} | extra))
+
+    def report(self, path: str | PathLike[str]) -> None:
+        """Write one self-contained HTML file about the fit; docs/report.md says how to read it.
+
+        With a split it shows scores on the test side, too, also after `save` and `load`.
+        """
+        from xtcl.report.page.page import write_page
+
+        self._fitted()
+        write_page(self, path)
 
     @classmethod
     def load(cls, folder: str | PathLike[str], **parts: Any) -> XTCL:

@@ -28,6 +28,7 @@ COMMANDS = [
     "embed",
     "links",
     "explain",
+    "report",
     "evaluate",
     "tune",
     "reproduce",

@@ -40,6 +40,7 @@ from xtcl.tasks.recipe import Member, Plan, Recipe
 FILES = {
     "config.toml",
     "split.json",
+    "test_labels.json",
     "metrics.json",
     "relation_weights.json",
     "relation_weights.png",

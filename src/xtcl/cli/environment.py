@@ -17,6 +17,7 @@ REQUIRED = (
     "pyarrow",
     "typer",
     "rich",
+    "jinja2",
     "matplotlib",
 )
 OPTIONAL = {

@@ -18,6 +18,7 @@ from xtcl.cli.fit import fit
 from xtcl.cli.links import links
 from xtcl.cli.listings import datasets, doctor, methods, relations
 from xtcl.cli.predict import predict
+from xtcl.cli.report import report
 from xtcl.cli.reproduce import reproduce
 from xtcl.cli.tune import tune
 
@@ -29,7 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    *(fit, check, predict, embed, links, explain),
+    *(fit, check, predict, embed, links, explain, report),
     *(evaluate, tune, reproduce, datasets, relations, methods, doctor),
 )
 for command in COMMANDS:

@@ -39,11 +39,8 @@ def check_out(out: Path, resume: bool) -> None:
 def finished_metrics(out: Path, identity: str) -> dict[str, Any]:
     """The figures of the finished run in `out`; refuses those of another fit than `identity`."""
     path = out / "metrics.json"
-    try:
-        metrics = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        metrics = None
-    if not isinstance(metrics, dict) or not {"metric", "compared"} <= metrics.keys():
+    metrics = read_metrics(out)
+    if not {"metric", "compared"} <= metrics.keys():
         raise DataError(f"'{path}' was not written by `xtcl fit`, or is damaged: remove '{out}'.")
     if metrics.get("identity") != identity:
         raise UsageError(
@@ -51,3 +48,12 @@ def finished_metrics(out: Path, identity: str) -> dict[str, Any]:
             "--out, or remove that folder."
         )
     return metrics
+
+
+def read_metrics(out: Path) -> dict[str, Any]:
+    """What the run in `out` has of figures; nothing where the file is not ours."""
+    try:
+        metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return metrics if isinstance(metrics, dict) else {}

@@ -4,14 +4,16 @@
 |---|---|
 | `config.toml` | every setting, resolved |
 | `split.json` | which nodes or links trained and tested |
+| `test_labels.json` | the labels of the test nodes, for the report |
 | `metrics.json` | scores on the test side, and the seconds the fit took |
 | `relation_weights.json`, `.png` | what the sampler learned about each relation |
 | `model/` | the model, loadable with `XTCL.load` |
 | `embeddings.parquet` | one row a node |
 | `events.jsonl` | what happened: relations left out, every encoder's loss of every epoch |
+| `report.html` | the page that `xtcl report` writes |
 
-All but `metrics.json` and the test part of `split.json` follow from the training side alone, and
-all but the seconds repeat to the byte on a CPU.
+All but `metrics.json`, `test_labels.json`, the test part of `split.json` and the page follow from
+the training side alone, and all but the seconds repeat to the byte on a CPU.
 `metrics.json` comes last: a directory that has it is complete.
 """
 
@@ -30,6 +32,7 @@ from xtcl.graph.node_split import NodeSplit
 from xtcl.relations.registry import make_relation
 from xtcl.report.weights_picture import draw_weights
 from xtcl.runs.embeddings_file import write_embeddings
+from xtcl.runs.held_out import read_held_out, write_held_out
 from xtcl.runs.model_files import (
     load_model,
     plain_parameters,
@@ -60,12 +63,13 @@ def write_run(
     """Write everything about a fit into `folder`."""
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    for stale in ("metrics.json", "split.json"):  # of an earlier run, now no longer complete
+    for stale in ("metrics.json", "split.json", "report.html"):  # of an earlier run
         (place / stale).unlink(missing_ok=True)
     graph = model.training_side_.graph
     _write(place / "config.toml", config_text(model))
     if split is not None:
         _write(place / "split.json", json.dumps(split.to_json()))
+    write_held_out(place, model._test_labels if split is model._split else None)
     weights = [weight.to_json() for weight in model.relation_weights_]
     _write(place / "relation_weights.json", json.dumps(weights, indent=2) + "\n")
     draw_weights(model.relation_weights_, place / "relation_weights.png", title=graph.name)
@@ -94,6 +98,9 @@ def read_run(
                 model.set_params(recipe=Recipe.from_plain(described["parameters"]["recipe"]))
         load_model(place, described, model, encoder, task)
         model._split = read_split(Path(folder) / "split.json")
+        classes = model.training_side_.graph.num_classes
+        model._test_labels = read_held_out(Path(folder), model._split, classes)
+        model.environment_ = described.get("environment", {})
     model.set_params(
         encoder=encoder if encoder is not None else model.encoder,
         task=task if task is not None else model.task,
@@ -112,14 +119,12 @@ def read_split(path: Path) -> NodeSplit | LinkSplit | None:
 
 def config_text(model: XTCL) -> str:
     """The resolved settings as TOML."""
-    import xtcl
-
     parameters = plain_parameters(model)
     chosen = ("task", "encoder", "relations", "sampler", "use_labels", "random_state")
     graph = model.training_side_.graph
     return to_toml(
         {
-            "xtcl": {"version": xtcl.__version__},
+            "xtcl": {"version": model.environment_.get("xtcl", "unknown")},
             "graph": {"name": graph.name, "fingerprint": graph.fingerprint()},
             "fit": {name: parameters[name] for name in chosen},
             **recipe_tables(model.recipe_),

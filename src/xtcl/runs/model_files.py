@@ -28,7 +28,7 @@ from xtcl.learning.encoders.joined import Joined
 from xtcl.learning.encoders.registry import encoder_maker
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.patterns import PatternCounts
+from xtcl.sampling.kept_counts import counted, restored
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks.fit import FittedTask
 from xtcl.tasks.fitted import FittedEmbedding
@@ -55,13 +55,8 @@ def save_model(model: XTCL, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     side = model.training_side_
     side.graph.save(folder / "training_graph.npz")
-    counts = model.sampler_.counts_
-    tables = {
-        "embedding": model.embedding_,
-        "positives": model.positives_,
-        "codes": counts.codes,
-        "counts": counts.counts,
-    }
+    tables = {"embedding": model.embedding_, "positives": model.positives_}
+    tables |= counted(model.sampler_)
     tables |= {f"losses.{i}": np.array(curve) for i, curve in enumerate(model.loss_curves_)}
     if side.non_links is not None:
         tables["non_links"] = np.array(side.non_links)
@@ -75,6 +70,7 @@ def save_model(model: XTCL, folder: Path) -> None:
         "parameters": plain_parameters(model),
         "recipe": plain(asdict(model.recipe_)),
         "plan": plain(asdict(model.plan_)),
+        "environment": model.environment_,
         "relations": [relation_json(r) for r in model.sampler_.relations_],
         "sha256": {name: _digest(folder / name) for name in FILES},
     }
@@ -144,7 +140,7 @@ def load_model(
     side = TrainingSide(graph, tables.get("non_links"))
     view = TrainingView.of(graph, side.labelled)
     sampler = XGSampler(model.relations, recipe.sampler, seed=model.random_state)
-    sampler.restore(view, PatternCounts(tables["codes"], tables["counts"]))
+    restored(sampler, view, tables)
     fitted = FittedEmbedding(
         sampler,
         tables["positives"],

@@ -9,7 +9,7 @@ from xtcl.relations.capped_rows import CappedRows
 from xtcl.relations.pattern_rows import PatternRows
 from xtcl.sampling.fold import Fold
 from xtcl.sampling.listed import listed_pairs
-from xtcl.sampling.patterns import PatternCounts, tabulate
+from xtcl.sampling.patterns import PatternCounts, num_patterns, tabulate
 
 ALL = slice(None)
 
@@ -18,6 +18,18 @@ def count_patterns(
     fold: Fold, rows: PatternRows | CappedRows, height: int, own: slice = ALL
 ) -> PatternCounts:
     """The table of one fold, or of its `own` queries, `height` query rows at a time."""
+    return count_groups(fold, rows, height, np.zeros(rows.num_nodes, dtype=np.int64), own)
+
+
+def count_groups(
+    fold: Fold,
+    rows: PatternRows | CappedRows,
+    height: int,
+    group: np.ndarray,
+    own: slice = ALL,
+) -> PatternCounts:
+    """The same for each `group` [V] of query nodes, as the table of `GroupCounts`."""
+    raised_by = num_patterns(len(rows.relations), len(rows.quantiles))
     total = PatternCounts.summed(np.zeros(0, dtype=np.int64), np.zeros((0, 2), dtype=np.int64))
     everyone = np.array_equal(fold.candidates, np.arange(rows.num_nodes))
     candidates = None if everyone else torch.from_numpy(fold.candidates).to(rows.device)
@@ -27,5 +39,11 @@ def count_patterns(
             row, node, code = (
                 part.cpu().numpy() for part in listed_pairs(passing, nodes, candidates)
             )
-            total += tabulate(code, fold.judge(nodes.cpu().numpy(), row, node))
+            asked = nodes.cpu().numpy()
+            for each in np.unique(group[asked]):
+                inside = group[asked] == each
+                chosen, place = inside[row], np.cumsum(inside) - 1
+                answers = fold.judge(asked[inside], place[row[chosen]], node[chosen])
+                table = tabulate(code[chosen], answers)
+                total += PatternCounts(table.codes + each * raised_by, table.counts)
     return total

@@ -56,9 +56,14 @@ class PatternCounts:
         return np.asarray((self.codes[:, None] // powers) % (num_quantiles + 1))
 
 
+def num_patterns(num_relations: int, num_quantiles: int) -> int:
+    """How many patterns there can be."""
+    return int((num_quantiles + 1) ** num_relations)
+
+
 def check_code_fits(num_relations: int, num_quantiles: int) -> None:
     """Refuse more patterns than a table of their scores may hold."""
-    if (num_quantiles + 1) ** num_relations > MAX_PATTERNS:
+    if num_patterns(num_relations, num_quantiles) > MAX_PATTERNS:
         raise UsageError(
             f"{num_relations} relations with {num_quantiles} quantiles give more than "
             f"{MAX_PATTERNS:,} patterns; use fewer of either."

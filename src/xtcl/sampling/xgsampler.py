@@ -15,22 +15,16 @@ from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.counting import count_patterns
+from xtcl.sampling.counting import count_groups
 from xtcl.sampling.findings import PairExplanation, PairSignal, RelationWeight
 from xtcl.sampling.fold import Fold
+from xtcl.sampling.groups import GroupCounts, deal
+from xtcl.sampling.learned import learn
 from xtcl.sampling.pair_similarities import pair_similarities
-from xtcl.sampling.patterns import PatternCounts, check_code_fits
+from xtcl.sampling.patterns import PatternCounts, check_code_fits, num_patterns
 from xtcl.sampling.positives import Positives, find_positives
 from xtcl.sampling.settings import SamplerSettings
-from xtcl.sampling.stumps import (
-    Stumps,
-    fit_stumps,
-    precision,
-    prior_log_odds,
-    sigmoid,
-    training_order,
-    with_prior,
-)
+from xtcl.sampling.stumps import Stumps, sigmoid
 
 
 class XGSampler:
@@ -52,6 +46,7 @@ class XGSampler:
     relations_: tuple[Relation, ...]
     left_out_: dict[str, list[str]]
     counts_: PatternCounts
+    groups_: GroupCounts | None
     stumps_: Stumps
     view_: TrainingView
 
@@ -84,17 +79,30 @@ class XGSampler:
         tables = []
         # All folds end to end: a rank then has few of them, and prepares the relations of no more.
         shares = ranks().shares([len(fold.queries) for fold in folds])
+        group = deal(folds, self.seed)
         with alone():
             for fold, own in zip(folds, shares, strict=True):
                 rows = self._rows_of(fold.view)
-                tables.append(count_patterns(fold, rows, self._height(view), own))
+                tables.append(count_groups(fold, rows, self._height(view), group, own))
                 progress(1)
-        return self._fit_counts(view, sum(tables[1:], start=tables[0]).of_all_ranks())
+        total = sum(tables[1:], start=tables[0]).of_all_ranks()
+        groups = GroupCounts(total, self._patterns)
+        return self._fit_counts(view, groups.whole(), groups)
 
-    def restore(self, view: TrainingView, counts: PatternCounts) -> XGSampler:
-        """Fit again from the counts of an earlier fit, which are all that it learned from."""
+    def restore(
+        self, view: TrainingView, counts: PatternCounts, by_group: PatternCounts | None = None
+    ) -> XGSampler:
+        """Fit again from the counts of an earlier fit, which are all that it learned from.
+
+        `by_group` are those of its groups, where they were kept: intervals need them, weights not.
+        """
         self._choose_relations(view)
-        return self._fit_counts(view, counts)
+        groups = None if by_group is None else GroupCounts(by_group, self._patterns)
+        return self._fit_counts(view, counts, groups)
+
+    @property
+    def _patterns(self) -> int:
+        return num_patterns(len(self.relations_), len(self.settings.quantiles))
 
     def _bind(self, rows: PatternRows | CappedRows) -> None:
         """Divide among ranks what the relations do once; one alone does it when it is needed."""
@@ -114,39 +122,13 @@ class XGSampler:
             )
         check_code_fits(len(self.relations_), len(settings.quantiles))
 
-    def _fit_counts(self, view: TrainingView, table: PatternCounts) -> XGSampler:
-        self.view_, self.counts_ = view, table
+    def _fit_counts(
+        self, view: TrainingView, table: PatternCounts, groups: GroupCounts | None
+    ) -> XGSampler:
+        self.view_, self.counts_, self.groups_ = view, table, groups
         self._rows: PatternRows | CappedRows | None = None
-        settings, counts = self.settings, self.counts_.counts
-        digits = self.counts_.levels(len(self.relations_), len(settings.quantiles))
-        top = len(settings.quantiles)
-        precisions, support = precision(digits, counts, top)
-        order = training_order(precisions, support)
-        base = settings.base_score
-        believed = with_prior(digits, counts, top, settings.prior_pairs)
-        stumps = fit_stumps(
-            *believed,
-            num_levels=top + 1,
-            order=order,
-            base=prior_log_odds(counts) if isinstance(base, str) else float(base),
-            sweeps=settings.sweeps,
-            penalty=settings.penalty,
-            guarded=isinstance(base, str),
-        )
-        self.stumps_ = stumps.centred(*believed) if isinstance(base, str) else stumps
-        self.relation_weights_ = tuple(
-            RelationWeight(
-                relation=self.relations_[r].name,
-                order=place + 1,
-                precision=float(precisions[r]),
-                support=int(support[r]),
-                w0=float(self.stumps_.weights[r, 0]),
-                w1=float(self.stumps_.weights[r, -1]),
-                importance=float(np.abs(self.stumps_.weights[r]).max()),
-                weights=tuple(float(w) for w in self.stumps_.weights[r]),
-            )
-            for place, r in enumerate(order)
-        )
+        names = [relation.name for relation in self.relations_]
+        self.stumps_, self.relation_weights_ = learn(names, self.settings, table)
         return self
 
     def positives(

@@ -22,7 +22,7 @@ from xtcl.progress import Progress
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.patterns import PatternCounts
+from xtcl.sampling.kept_counts import counted, restored
 from xtcl.sampling.positives import Positives
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks.fitted import NOTHING, FittedEmbedding
@@ -78,13 +78,13 @@ def fit_sampler(training: Graph, task: Task, recipe: Recipe, options: FitOptions
     )
     saved = options.checkpoints.load("counts")
     if saved is not None:
-        counts = PatternCounts(saved["codes"].numpy(), saved["counts"].numpy())
-        return sampler.restore(view, counts)
+        arrays = {name: tensor.numpy() for name, tensor in saved.items()}
+        return restored(sampler, view, arrays)
     folds = task.folds(view, recipe.crossfit, np.random.default_rng([options.seed, 0]))
     with options.progress.stage("learning which relations matter", len(folds)) as advance:
         sampler.fit(view, folds, advance)
-    found = {"codes": sampler.counts_.codes, "counts": sampler.counts_.counts}
-    options.checkpoints.save("counts", {k: torch.from_numpy(v) for k, v in found.items()})
+    kept = {name: torch.from_numpy(array) for name, array in counted(sampler).items()}
+    options.checkpoints.save("counts", kept)
     return sampler
 
 

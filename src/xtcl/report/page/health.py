@@ -1,0 +1,110 @@
+"""The health of the data themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from xtcl.graph.arrays import Attributes
+from xtcl.graph.graph import Graph
+from xtcl.report.page.facts import RunFacts
+from xtcl.report.page.shown_text import shown
+
+LISTED = 30
+"""Classes and columns that are listed."""
+
+
+@dataclass(frozen=True)
+class ClassSize:
+    """Labels of a class: those trained on, and those held out."""
+
+    name: str
+    trained: int
+    tested: int
+
+
+@dataclass(frozen=True)
+class Health:
+    """What the graph is like.
+
+    `homophily` is the share of links inside a class, of those whose ends are both known;
+    `by_chance` what it would be if links ignored classes.
+    """
+
+    nodes: int
+    links: int
+    mean_links: float
+    attributes: int
+    blank: int
+    components: int
+    largest: int
+    isolated: int
+    labelled: int
+    classes: tuple[ClassSize, ...]
+    more_classes: int
+    homophily: float | None
+    by_chance: float | None
+    notes: tuple[str, ...]
+
+
+def health(facts: RunFacts) -> Health:
+    """Of the graph with all links and all labels that the run knows of. O(V + E)."""
+    graph, truth = facts.graph, facts.truth
+    number, member = connected_components(graph.adjacency, directed=False)
+    trained, tested = (
+        np.bincount(truth[nodes], minlength=len(facts.classes))
+        for nodes in (facts.trained, facts.tested)
+    )
+    sizes = [
+        ClassSize(*of) for of in zip(facts.classes, trained.tolist(), tested.tolist(), strict=True)
+    ]
+    sizes.sort(key=lambda size: -(size.trained + size.tested))
+    homophily, by_chance = _homophily(graph, truth)
+    return Health(
+        nodes=graph.num_nodes,
+        links=graph.num_edges,
+        mean_links=2 * graph.num_edges / graph.num_nodes,
+        attributes=graph.num_attributes,
+        blank=_blank(graph.attributes) if graph.has_attributes else 0,
+        components=int(number),
+        largest=int(np.bincount(member).max()),
+        isolated=int((graph.degrees == 0).sum()),
+        labelled=int((truth >= 0).sum()),
+        classes=tuple(sizes[:LISTED]),
+        more_classes=max(0, len(sizes) - LISTED),
+        homophily=homophily,
+        by_chance=by_chance,
+        notes=_notes(graph),
+    )
+
+
+def _blank(attributes: Attributes) -> int:
+    """Rows without a value other than 0."""
+    filled = (
+        attributes.count_nonzero(axis=1)
+        if isinstance(attributes, sparse.csr_array)
+        else np.count_nonzero(attributes, axis=1)
+    )
+    return int((filled == 0).sum())
+
+
+def _notes(graph: Graph) -> tuple[str, ...]:
+    """What was repaired in the data, and which columns had gaps."""
+    told = graph.repairs.sentences()
+    gaps = [] if graph.encoding is None else [c for c in graph.encoding.columns if c.missing]
+    for column in gaps[:LISTED]:
+        told.append(f"Column “{shown(column.name)}” has no value for {column.missing:,} node(s).")
+    return tuple(told)
+
+
+def _homophily(graph: Graph, truth: np.ndarray) -> tuple[float | None, float | None]:
+    ends = truth[graph.edges]
+    known = ends[:, (ends >= 0).all(axis=0)]
+    if not known.shape[1]:
+        return None, None
+    # By chance: both ends drawn by their numbers of links, as the links have them.
+    shares = np.bincount(known.ravel()) / known.size
+    return float((known[0] == known[1]).mean()), float((shares**2).sum())

@@ -1,0 +1,81 @@
+"""Everything that the page shows, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xtcl.report.page.computed import Computed, computed
+from xtcl.report.page.facts import RunFacts
+from xtcl.report.page.health import Health, health
+from xtcl.report.page.link_test import LinkTest, link_test
+from xtcl.report.page.look_at import LookAt, look_at
+from xtcl.report.page.node_map import NodeMap, node_map
+from xtcl.report.page.node_test import NodeTest, node_test
+from xtcl.report.page.relation_rows import RelationRow, relation_rows
+from xtcl.report.page.shown_text import shown
+from xtcl.report.page.words import Said, summary_words
+
+if TYPE_CHECKING:
+    from xtcl.estimator import XTCL
+
+
+@dataclass(frozen=True)
+class PageSummary:
+    """What there is to tell about a run; a part that does not apply is None or empty."""
+
+    name: str
+    task: str
+    words: tuple[Said, ...]
+    relations: tuple[RelationRow, ...]
+    left_out: tuple[tuple[str, str], ...]
+    map: NodeMap
+    curves: tuple[tuple[float, ...], ...]
+    nodes: NodeTest | None
+    links: LinkTest | None
+    look: LookAt
+    health: Health
+    computed: Computed
+    compared: tuple[tuple[str, float], ...]
+    trained: int
+
+
+def summarise(model: XTCL, metrics: Mapping[str, Any] | None = None) -> PageSummary:
+    """The summary of a fitted or loaded model; `metrics` are those of `metrics.json`."""
+    from xtcl.relations.registry import relation_title
+
+    model._fitted()
+    given = metrics or {}
+    facts = RunFacts.of(model)
+    task = model._result.task.name
+    relations = relation_rows(model.sampler_)
+    nodes, links = node_test(facts), link_test(model, facts)
+    look, state = look_at(facts), health(facts)
+    compared = given.get("compared")
+    return PageSummary(
+        name=shown(facts.graph.name),
+        task=task,
+        words=summary_words(task, state, nodes, links, relations, look),
+        relations=relations,
+        left_out=tuple(
+            (shown(relation_title(name)), ", ".join(kinds))
+            for name, kinds in model.sampler_.left_out_.items()
+        ),
+        map=node_map(facts),
+        curves=model.loss_curves_,
+        nodes=nodes,
+        links=links,
+        look=look,
+        health=state,
+        computed=computed(model, given),
+        compared=_figures(compared),
+        trained=model.training_side_.graph.num_edges if task == "links" else len(facts.trained),
+    )
+
+
+def _figures(compared: object) -> tuple[tuple[str, float], ...]:
+    """Scores of several methods on the same split; of one alone there is nothing to compare."""
+    if not isinstance(compared, Mapping) or len(compared) < 2:
+        return ()
+    return tuple((shown(name), float(figure)) for name, figure in compared.items())

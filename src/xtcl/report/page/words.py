@@ -1,0 +1,142 @@
+"""The summary in words, for readers who never saw the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xtcl.report.page.health import Health
+from xtcl.report.page.link_test import LinkTest
+from xtcl.report.page.look_at import SURE, LookAt
+from xtcl.report.page.node_test import NodeTest
+from xtcl.report.page.relation_rows import RelationRow
+from xtcl.report.page.reliability import Reliability
+
+CLOSE = 0.03
+"""A mean gap between said and true probabilities that is small."""
+FEW = 30
+"""Held-out nodes below which scores say little."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A point of the summary."""
+
+    head: str
+    text: str
+
+
+def summary_words(
+    task: str,
+    health: Health,
+    nodes: NodeTest | None,
+    links: LinkTest | None,
+    relations: Sequence[RelationRow],
+    look: LookAt,
+) -> tuple[Said, ...]:
+    """What a reader in a hurry should take along."""
+    said = [_quality(task, health, nodes, links), _signals(task, relations)]
+    if nodes is not None:
+        said.append(_trust(nodes.reliability))
+    careful = _careful(health, nodes, look)
+    if careful:
+        said.append(Said("Be careful with", " ".join(careful)))
+    return tuple(said)
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share in percent, which no line ends inside of."""
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def _quality(task: str, health: Health, nodes: NodeTest | None, links: LinkTest | None) -> Said:
+    head = "How good it is"
+    if nodes is not None:
+        low, high = nodes.interval
+        few = " That is few nodes to judge by." if nodes.count < FEW else ""
+        return Said(
+            head,
+            f"Of {nodes.count:,} nodes whose label was kept from the fit, it gives "
+            f"{percent(nodes.accuracy, 1)} the right class (95 % interval {100 * low:.1f} to "
+            f"{percent(high, 1)}). Always naming the most common class would be right for "
+            f"{percent(nodes.guess, 1)}.{few}",
+        )
+    if links is not None:
+        return Said(
+            head,
+            f"Shown a link that was kept from the fit and a pair without a link, it scores the "
+            f"link higher in {percent(links.auc, 1)} of cases (AUC, from {links.links:,} links "
+            f"and {links.non_links:,} non-links). Guessing would be right in half of them.",
+        )
+    what = "links" if task == "links" else "labels"
+    return Said(
+        head,
+        f"Not known from this run: all {what} it had were trained on, and none held out. Fit "
+        "with a split to see scores."
+        if task in ("nodes", "links")
+        else f"Not known: a task of your own on {health.nodes:,} nodes has no score.",
+    )
+
+
+def _signals(task: str, relations: Sequence[RelationRow]) -> Said:
+    alike = "linked" if task == "links" else "of one class" if task == "nodes" else "alike"
+    best = [
+        row for row in relations if row.weight > 0 and (row.is_clear or not row.weight_interval)
+    ]
+    if not best:
+        return Said(
+            "What mattered",
+            f"Nothing for certain: no relation clearly speaks for two nodes being {alike} here.",
+        )
+    first = best[0]
+    text = (
+        f"The strongest sign that two nodes are {alike} is “{first.title}”: of the "
+        f"{first.support:,} known pairs that stand out by it, {percent(first.precision)} are."
+    )
+    others = " and ".join(f"“{row.title}”" for row in best[1:3])
+    unclear = sum(not row.is_clear for row in relations if row.weight_interval is not None)
+    if others:
+        text += f" Next: {others}."
+    if unclear:
+        text += f" {unclear} of {len(relations)} weights could as well be zero."
+    return Said("What mattered", text)
+
+
+def _trust(found: Reliability) -> Said:
+    gap = found.said - found.right
+    if found.ece <= CLOSE:
+        verdict = "you can take its probabilities at their word"
+    elif abs(gap) < CLOSE:
+        verdict = "right on average, but too high in places and too low in others"
+    elif gap > 0:
+        verdict = "it is too sure of itself"
+    else:
+        verdict = "it is more modest than it need be"
+    return Said(
+        "How far to trust a probability",
+        f"On held-out nodes it says {percent(found.said)} on average, and is right for "
+        f"{percent(found.right)}: {verdict} (mean gap {100 * found.ece:.1f} points).",
+    )
+
+
+def _careful(health: Health, nodes: NodeTest | None, look: LookAt) -> list[str]:
+    told = []
+    if look.sure_wrong:
+        told.append(
+            f"{look.sure_wrong:,} held-out node(s) that it was {percent(SURE)} sure of or more, "
+            "and wrong."
+        )
+    if nodes is not None and nodes.scores and (nodes.scores[0].found or 0.0) < nodes.accuracy:
+        worst = nodes.scores[0]
+        told.append(
+            f"Class “{worst.name}”: {percent(worst.found or 0.0)} of its {worst.count:,} "
+            "held-out nodes were found."
+        )
+    if health.isolated:
+        told.append(f"{health.isolated:,} node(s) without any link.")
+    if health.blank:
+        told.append(f"{health.blank:,} node(s) without any attribute.")
+    by_chance = health.by_chance or 0.0
+    if health.homophily is not None and health.homophily < by_chance + 0.05:
+        told.append("Links here join classes as chance would: neighbours say little.")
+    return told

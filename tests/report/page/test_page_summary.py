@@ -1,0 +1,186 @@
+"""The figures of the page, against loops."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from page_runs import few_resamples, hostile_fit, hostile_graph
+from small_runs import small_graph, small_model
+
+from xtcl.graph.graph import Graph
+from xtcl.graph.link_split import LinkSplit
+from xtcl.graph.node_split import NodeSplit, node_split
+from xtcl.report.page.closeness import POSITIVES, closeness
+from xtcl.report.page.facts import RunFacts
+from xtcl.report.page.node_map import SIDE, node_map, project
+from xtcl.report.page.node_test import MOST, node_test
+from xtcl.report.page.reliability import reliability
+from xtcl.report.page.share_interval import wilson
+from xtcl.report.page.summary import summarise
+from xtcl.tasks.own_task import OwnTask
+
+__all__ = ["few_resamples"]
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
+
+def test_the_test_side_of_nodes() -> None:
+    model, graph = hostile_fit("nodes"), hostile_graph()
+    split, labels = model._split, graph.labels
+    assert isinstance(split, NodeSplit)
+    assert labels is not None
+    found = node_test(RunFacts.of(model))
+    assert found is not None
+    chances = model.predict_proba()
+    said = chances.argmax(axis=1)
+    assert found.count == len(split.test)
+    assert found.accuracy == model.score(split)
+    for true in range(3):
+        for answer in range(3):
+            pairs = [(labels[u], said[u]) for u in split.test]
+            assert found.confusion[true][answer] == pairs.count((true, answer))
+    for score in found.scores:
+        code = found.names.index(score.name)
+        own = [u for u in split.test if labels[u] == code]
+        assert score.count == len(own)
+        assert score.found == pytest.approx(np.mean([said[u] == code for u in own]))
+    assert found.interval[0] < found.accuracy < found.interval[1]
+    assert found.reliability == reliability(
+        chances.max(axis=1)[split.test], said[split.test] == labels[split.test]
+    )
+
+
+def test_reliability_against_a_loop() -> None:
+    rng = np.random.default_rng(3)
+    sure, right = rng.uniform(0.2, 1.0, 300), rng.random(300) < 0.7
+    sure[:3] = 1.0
+    found = reliability(sure, right)
+    total = 0.0
+    for low in range(10):
+        high = low + 1 if low < 9 else 11
+        inside = [k for k in range(300) if low <= 10 * sure[k] < high]
+        if inside:
+            said = sum(sure[k] for k in inside) / len(inside)
+            was = sum(right[k] for k in inside) / len(inside)
+            total += len(inside) / 300 * abs(said - was)
+    assert found.ece == pytest.approx(total)
+    assert sum(each.count for each in found.bins) == 300
+    assert all(each.low <= each.said <= each.high for each in found.bins)
+
+
+def test_wilson_s_interval() -> None:
+    # From the formula's own worked example: 15 of 20, z = 1.96.
+    assert wilson(15, 20) == pytest.approx((0.531, 0.888), abs=1e-3)
+    assert wilson(0, 10)[0] == 0.0
+    assert wilson(10, 10)[1] == pytest.approx(1.0)
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_the_health_of_the_data() -> None:
+    for task in ("nodes", "links"):
+        graph = hostile_graph()
+        found = summarise(hostile_fit(task)).health
+        other = graph.to_networkx()
+        sizes = sorted(map(len, nx.connected_components(other)))
+        assert found.components == len(sizes)
+        assert found.largest == sizes[-1]
+        assert found.isolated == len(list(nx.isolates(other))) >= 2
+        assert found.links == other.number_of_edges()  # the held-out ones, too
+        assert found.blank >= 1
+        if task == "nodes":
+            labels = graph.labels
+            assert labels is not None
+            ends = [(labels[u], labels[v]) for u, v in graph.edges.T]
+            known = [(a, b) for a, b in ends if a >= 0 and b >= 0]
+            assert found.homophily == pytest.approx(np.mean([a == b for a, b in known]))
+            assert found.labelled == int((labels >= 0).sum())
+            assert sum(c.trained + c.tested for c in found.classes) == found.labelled
+
+
+def test_nodes_to_look_at() -> None:
+    model = hostile_fit("nodes")
+    facts = RunFacts.of(model)
+    look = summarise(model).look
+    chances = [node.probability for node in look.wrong]
+    assert chances == sorted(chances, reverse=True)
+    assert all(node.known != node.predicted for node in look.wrong)
+    assert [n.probability for n in look.unsure] == sorted(n.probability for n in look.unsure)
+    assert [n.links for n in look.alone] == sorted(n.links for n in look.alone)
+    near = closeness(facts)
+    for u in (0, 5, 33, 79):
+        others = list(facts.graph.adjacency[[u]].indices)
+        others += [v for v in facts.positives[u, :POSITIVES] if v >= 0]
+        rows = facts.embedding / np.linalg.norm(facts.embedding, axis=1, keepdims=True)
+        expected = np.mean([rows[u] @ rows[v] for v in others]) if others else 0.0
+        assert near[u] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_map_keeps_the_principal_axes() -> None:
+    facts = RunFacts.of(hostile_fit("nodes"))
+    centred = facts.embedding - facts.embedding.mean(axis=0)
+    u, s, _ = np.linalg.svd(centred.astype(np.float64), full_matrices=False)
+    places, explained = project(facts.embedding)
+    assert explained == pytest.approx((s[:2] ** 2).sum() / (s**2).sum(), abs=1e-3)
+    for axis in range(2):
+        assert abs(np.corrcoef(places[:, axis], u[:, axis])[0, 1]) > 0.999
+    assert places.min() == 0
+    assert places.max() == SIDE
+    assert project(np.ones((4, 3)))[1] == 0.0
+
+
+def test_a_larger_graph_is_drawn_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xtcl.report.page.node_map.MOST", 30)
+    facts = RunFacts.of(hostile_fit("nodes"))
+    drawn = node_map(facts)
+    assert drawn.of == 80
+    assert len(drawn.x) == len(drawn.positives) == 30
+    for row, name in zip(drawn.positives, drawn.names, strict=False):
+        node = [facts.name(u) for u in range(80)].index(name)
+        expected = [facts.name(v) for v in facts.positives[node, :POSITIVES] if v >= 0]
+        assert [drawn.names[place] for place in row] == expected
+
+
+def test_links_show_what_applies() -> None:
+    model = hostile_fit("links")
+    split = model._split
+    assert isinstance(split, LinkSplit)
+    found = summarise(model)
+    assert found.nodes is None
+    assert found.links is not None
+    assert found.links.auc == model.score(split)
+    assert sum(found.links.link_shares) == pytest.approx(1.0)
+    scores = model.predict_proba(split.test)
+    assert [pair.score for pair in found.links.missed] == pytest.approx(sorted(scores)[:8])
+    assert not found.look.wrong
+    assert not found.look.unsure
+    assert found.look.alone
+
+
+def test_a_fit_on_everything_has_nothing_held_out() -> None:
+    found = summarise(small_model(epochs=2).fit(small_graph()))
+    assert found.nodes is None
+    assert "none held out" in found.words[0].text
+
+
+def test_a_task_of_one_s_own_has_no_answers() -> None:
+    graph = small_graph()
+    own = OwnTask(lambda u, v: (u[:, None] + v) % 2 == 0, np.arange(30))
+    found = summarise(small_model(own, epochs=2).fit(graph))
+    assert found.task == "own"
+    assert found.nodes is None
+    assert found.relations
+
+
+def test_many_classes_are_shortened() -> None:
+    rng = np.random.default_rng(0)
+    plain = small_graph(120)
+    labels = np.concatenate([np.arange(20), rng.integers(0, 20, 100)])
+    graph = Graph.from_arrays(plain.attributes, plain.edges, labels)
+    model = small_model(epochs=1).fit(graph, node_split(graph, 0.5, seed=0))
+    found = node_test(RunFacts.of(model))
+    assert found is not None
+    assert len(found.names) == len(found.confusion) == MOST
+    assert sum(map(sum, found.confusion)) == found.count
+    # Some of the others hit their own class, and some hit another of them.
+    right = sum(round((s.found or 0) * s.count) for s in found.scores)
+    assert sum(found.confusion[k][k] for k in range(MOST)) >= right
