@@ -48,12 +48,12 @@ class Shown:
 
 def run_page(text: str, names: dict[str, Any] | None = None) -> Iterator[Shown]:
     """Run all blocks of a page in the current folder."""
-    shared: dict[str, Any] = {"__name__": "page"} if names is None else names
+    shared: dict[str, Any] = {"__name__": "__main__"} if names is None else names
     for found in BLOCK.finditer(text):
         kind, body = found["kind"], found["body"]
         now = body
         if kind == "python":
-            exec(compile(body, "page", "exec"), shared)  # noqa: S102 - the point of it
+            exec(compile(body, "page", "exec", dont_inherit=True), shared)  # noqa: S102 - the point of it
         elif kind == "pycon":
             now = _session(body, shared)
         elif kind == "console":
@@ -84,7 +84,8 @@ def _session(body: str, names: dict[str, Any]) -> str:
     for example in doctest.DocTestParser().get_examples(body):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(example.source, "page", "single"), names)  # noqa: S102
+            code = compile(example.source, "page", "single", dont_inherit=True)
+            exec(code, names)  # noqa: S102
         first, *more = example.source.splitlines()
         told.append("\n".join([f">>> {first}", *(f"... {line}".rstrip() for line in more)]))
         told.append("\n".join(line.rstrip() for line in printed.getvalue().splitlines()))
