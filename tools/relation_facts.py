@@ -31,10 +31,10 @@ def facts(kind: type[Relation]) -> dict[str, str]:
 
 def table(kind: type[Relation]) -> str:
     """The facts as a table."""
-    rows = {"Name": f"`{kind.name}`, in tables *{kind.title}*"}
-    rows["Reads"] = ", ".join(sorted(kind.reads))
-    lines = [f"| {word} | {told} |" for word, told in (rows | facts(kind)).items()]
-    return "\n".join(["| | |", "|---|---|", *lines]) + "\n"
+    head = f"| Name | `{kind.name}`, in tables *{kind.title}* |"
+    rows = {"Reads": ", ".join(sorted(kind.reads))} | facts(kind)
+    lines = [f"| {word} | {told} |" for word, told in rows.items()]
+    return "\n".join([head, "|---|---|", *lines]) + "\n"
 
 
 def filled(text: str, kind: type[Relation]) -> str:
