@@ -30,6 +30,13 @@ def test_nothing_is_fetched_when_it_is_read(site: Path) -> None:
         assert not re.search(r"<link[^>]*stylesheet[^>]*href=\"?(https?:)?//", text), page.name
 
 
+def test_the_search_works_from_disk(site: Path) -> None:
+    assert (site / "search" / "search_index.js").is_file()
+    page = (site / "relations" / "link.html").read_text(encoding="utf-8")
+    assert 'src="../iframe-worker.js"' in page
+    assert "IFrameWorker" in (site / "iframe-worker.js").read_text(encoding="utf-8")
+
+
 def test_every_page_is_there_with_its_pictures(site: Path) -> None:
     assert (site / "tutorial.html").is_file()
     assert len(list((site / "relations").glob("*.svg"))) == 9
