@@ -2,11 +2,12 @@
 # make test   everything that must hold
 # make lint   style and types only
 # make bench  speed and memory, against a peer in the same run
+# make docs   the documentation as a site, in site/
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 .venv/core: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("xtcl needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -37,5 +38,8 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/read_tables.py --nodes 200000 --edges 2000000
 	$(BIN)/python benchmarks/report_open.py
 
+docs: .venv/dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:
-	rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv runs site .mypy_cache .ruff_cache .pytest_cache .hypothesis

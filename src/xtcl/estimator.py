@@ -58,9 +58,18 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         "paper" is Algorithm 1 and Equation 1 as printed; see `Recipe.literal`.
     recipe : Recipe or None
         Every setting of the fit at once, as `xtcl tune` finds it; None is the task's own.
-    crossfit, quantiles, positives, negatives, temperature, similarity, epochs, learning_rate, width
-        Single settings instead of the recipe's. With `epochs` given, training runs that long, also
-        where hidden links would have ended it earlier.
+    crossfit, positives, negatives, width : int or None
+        Single settings instead of the recipe's: folds, the paper's B, negatives of a step, columns
+        of each encoder.
+    quantiles : sequence of float or None
+        From which share of a row on a node stands out, instead of the recipe's.
+    temperature, learning_rate : float or None
+        Of the training, instead of the recipe's.
+    similarity : "cosine", "inner" or None
+        Of embeddings in the loss, instead of the recipe's.
+    epochs : int or None
+        Instead of the recipe's. Training runs that long, also where hidden links would have ended
+        it earlier.
     cap : int or None
         Top-k mode: of each node's above set for a relation only the `cap` best count, so that time
         and memory grow with V * cap and not with V * V. None is exact mode; see docs/top-k.md.

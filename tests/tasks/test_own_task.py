@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from xtcl.errors import DataError, UsageError
+from xtcl.estimator import XTCL
 from xtcl.graph.datasets import block_model
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.judges import Indicator
@@ -143,3 +146,25 @@ def test_all_of_the_best_candidates_are_positives() -> None:
     """Where alike pairs are rare no chance is high, and none need be."""
     assert OwnTask(near, np.arange(30)).recipe("gcn").least_chance == 0.0
     assert NodeClassification().recipe("gcn").least_chance > 0.0
+
+
+class OwnHead(NodeClassification):
+    """Classes with a head that is a plain number."""
+
+    name = "own-head"
+
+    def fit_head(self, *_: object) -> float:  # type: ignore[override]
+        return 0.5
+
+    def second_head(self, *_: object) -> float:  # type: ignore[override]
+        return 0.5
+
+    def evidence(self, head: object) -> float:
+        return float("nan")
+
+
+def test_a_head_that_no_file_could_hold_is_not_saved(tmp_path: Path) -> None:
+    model = XTCL(task=OwnHead(), width=8, epochs=1).fit(GRAPH)
+    with pytest.raises(UsageError, match="'own-head' has a head of its own"):
+        model.save(tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -24,6 +24,7 @@ OPTIONAL = {
     "networkx": "NetworkX graphs",
     "pandas": "frames as tables",
     "polars": "frames as tables",
+    "faiss-cpu": "--index-past",
     "optuna": "xtcl tune",
     "xgboost": "benchmarks",
 }

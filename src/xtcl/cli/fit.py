@@ -15,6 +15,7 @@ from xtcl.cli.bars import Bars
 from xtcl.cli.errors import INTERRUPTED, reported
 from xtcl.cli.graphs import read_graph, training_share
 from xtcl.cli.options import (
+    LARGE_GRAPHS,
     CapOption,
     ConfigOption,
     DataOption,
@@ -59,20 +60,20 @@ def fit(
     train: TrainOption = None,
     out: Annotated[Path, typer.Option(help="Run directory to write.")] = Path("runs/latest"),
     device: DeviceOption = "auto",
-    memory: Annotated[str | None, typer.Option(help="Memory to stay within, such as 4GB.")] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="Memory to stay within, such as 4GB.", rich_help_panel=LARGE_GRAPHS),
+    ] = None,
     store: StoreOption = None,
     store_limit: Annotated[
-        str | None, typer.Option(help="Disk space the store may take, such as 10GB.")
+        str | None,
+        typer.Option(help="Disk space for the store, such as 10GB.", rich_help_panel=LARGE_GRAPHS),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted fit.")
     ] = False,
-    sampler: Annotated[
-        str, typer.Option(help="xtcl, or paper for Algorithm 1 literally.")
-    ] = "xtcl",
-    compare: Annotated[
-        str, typer.Option(help="Methods to score on the same split, such as logistic,gcn.")
-    ] = "",
+    sampler: Annotated[str, typer.Option(help="xtcl, or paper: Algorithm 1 literally.")] = "xtcl",
+    compare: Annotated[str, typer.Option(help="Methods to score beside it: logistic,gcn.")] = "",
     cap: CapOption = None,
     index_past: IndexOption = None,
     config: ConfigOption = None,

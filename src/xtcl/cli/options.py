@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+LARGE_GRAPHS = "Large graphs"
+"""Where the help shows options that small graphs do not need."""
+
 
 class TaskName(StrEnum):
     """The tasks of the command line."""
@@ -26,13 +29,13 @@ class EncoderName(StrEnum):
 EncoderOption = Annotated[EncoderName, typer.Option("--encoder", help="The graph network.")]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="Recipe to use: from `xtcl tune`, or a run's config.toml."),
+    typer.Option("--config", help="Recipe of `xtcl tune`, or a run's config.toml."),
 ]
 GraphName = Annotated[
     str | None,
     typer.Argument(
         metavar="GRAPH",
-        help="A data set (see `xtcl datasets`), a .toml file or folder of tables, or a .npz file.",
+        help="A data set (`xtcl datasets`), a .toml file or folder of tables, or an .npz file.",
         show_default=False,
     ),
 ]
@@ -49,24 +52,26 @@ TrainOption = Annotated[
     typer.Option(
         "--train",
         metavar="SHARE",
-        help="Labels (or links) to train on, the others test; by default 0.8 (0.9) of your "
-        "own tables, and 0.1 (0.6), the paper's, of other graphs.",
+        help="Labels (links) to train on; else 0.8 (0.9) of own tables, 0.1 (0.6) of other graphs.",
         show_default=False,
     ),
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 StoreOption = Annotated[
-    Path | None, typer.Option("--store", help="Folder with relations that fits have computed.")
+    Path | None,
+    typer.Option(
+        "--store", help="Folder that keeps computed relations.", rich_help_panel=LARGE_GRAPHS
+    ),
 ]
 CapOption = Annotated[
     int | None,
     typer.Option(
         "--cap",
         min=1,
-        help="Top-k mode: of the nodes most alike to a node by each relation only the K best "
-        "count, so that large graphs fit; 32 is a good start. Left out, all above count.",
+        help="Top-k mode: of each node's alike nodes only the K best count; start with 32.",
         metavar="K",
+        rich_help_panel=LARGE_GRAPHS,
     ),
 ]
 IndexOption = Annotated[
@@ -74,16 +79,14 @@ IndexOption = Annotated[
     typer.Option(
         "--index-past",
         min=0,
-        help="Top-k mode: search attributes by an index (FAISS) where more than N nodes differ in "
-        "them. It finds most of the best; left out, all nodes are compared.",
+        help="Top-k mode: past N nodes, an index (FAISS) finds most of the best.",
         metavar="N",
+        rich_help_panel=LARGE_GRAPHS,
     ),
 ]
 DataOption = Annotated[
     Path | None,
-    typer.Option(
-        "--data", envvar="XTCL_DATA", help="Folder with data sets in PyG's raw layout; only read."
-    ),
+    typer.Option("--data", envvar="XTCL_DATA", help="Folder of data sets, PyG's layout."),
 ]
 RunFolder = Annotated[
     Path,

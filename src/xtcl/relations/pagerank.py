@@ -28,11 +28,10 @@ class PageRank(Relation):
               \qquad P = A D^{-1}
 
     Range: [0, 1]; with its own entry the row of a linked node sums to 1. Not symmetric:
-    :math:`\pi_{u,v} d_u = \pi_{v,u} d_v`.
-    Cost: O(E + b V) memory, O(k b E) for b rows with k products. The symmetric form
-    :math:`(I - \alpha D^{-1/2} A D^{-1/2}) y = e_u` has its spectrum in
-    :math:`[1 - \alpha, 1 + \alpha]`, so Chebyshev iteration needs k = 33 products at alpha = 0.85
-    where the power iteration needs 113.
+    s(u, v) d_u = s(v, u) d_v, with d the degrees.
+    Cost: O(E + b V) memory, O(k b E) for b rows with k products. The symmetric form of the equation
+    has its spectrum in [1 - alpha, 1 + alpha], so Chebyshev iteration needs k = 33 products at
+    alpha = 0.85 where the power iteration needs 113.
     Isolated node: 0 to every other node.
     Citation: Page, Brin, Motwani and Winograd, "The PageRank Citation Ranking", 1999.
 

@@ -37,6 +37,7 @@ from xtcl.runs.model_files import (
     load_model,
     plain_parameters,
     read_description,
+    refuse_own_head,
     refusing_damage,
     refusing_settings,
     save_model,
@@ -61,6 +62,7 @@ def write_run(
     metrics: Mapping[str, object] | None = None,
 ) -> None:
     """Write everything about a fit into `folder`."""
+    refuse_own_head(model)
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     for stale in ("metrics.json", "split.json", "report.html"):  # of an earlier run

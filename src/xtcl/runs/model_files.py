@@ -50,6 +50,16 @@ LOCAL = ("progress", "device", "store")
 FILES = ("training_graph.npz", "encoder.safetensors", "tables.safetensors", "head.safetensors")
 
 
+def refuse_own_head(model: XTCL) -> None:
+    """Refuse a head that nothing here could read back."""
+    name = model._result.task.name
+    if model.head_ is not None and name not in HEADS:
+        raise UsageError(
+            f"The task '{name}' has a head of its own, and a file would not know how to make it "
+            "again: keep what you need of embedding_ and predict_proba(), or fit anew."
+        )
+
+
 def save_model(model: XTCL, folder: Path) -> None:
     """Write the model's files, `model.json` last."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -28,10 +28,10 @@ from xtcl.sampling.stumps import Stumps, sigmoid
 
 
 class XGSampler:
-    r"""Boosted stumps over semantic relations, with weights shared by all nodes.
+    """Boosted stumps over semantic relations, with weights shared by all nodes.
 
-    .. math:: f_u(v) = \sigma\Big(\sum_r f_{r,u}(v)\Big), \qquad
-              f_{r,u}(v) = w_{r,0} \text{ if } s_r(u,v) < \eta_{r,u} \text{ else } w_{r,1}
+        f_u(v) = sigmoid(sum over r of f_ru(v))
+        f_ru(v) = w_r0 where s_r(u, v) is below the threshold eta_ru, else w_r1
 
     Fitting needs integer counts of patterns only, so it is exact and the same for any block size.
     Cost: one pass over the relations' rows of the labelled nodes to fit, one over all rows to find

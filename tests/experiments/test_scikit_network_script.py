@@ -1,0 +1,33 @@
+"""experiments/scikit_network.py: every way answers for all nodes, by the training side alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scikit_network
+
+from xtcl.experiments.evaluate import make_split
+from xtcl.graph.datasets import block_model
+from xtcl.tasks.training_side import training_side
+
+COMPARED = (Path(__file__).parents[2] / "docs" / "compare.md").read_text(encoding="utf-8")
+KEPT = Path(__file__).parents[2] / "results" / "scikit-network" / "cora.json"
+
+
+@pytest.mark.parametrize("name", scikit_network.WAYS)
+def test_every_way_beats_chance(name: str) -> None:
+    graph = block_model(150, num_classes=3, num_attributes=8, homophily=0.9, seed=0)
+    split = make_split(graph, "nodes", 0, 0.5)
+    told = scikit_network.WAYS[name](graph, training_side(graph, split), 0)
+    assert told.shape == (150,)
+    assert graph.labels is not None
+    assert np.mean((told == graph.labels)[split.test]) > 0.4
+
+
+def test_the_page_has_the_figures_that_were_measured() -> None:
+    found = json.loads(KEPT.read_text(encoding="utf-8"))
+    for figures in found["ways"].values():
+        assert f"{figures['mean']:.2f} ± {figures['stderr']:.2f}" in COMPARED

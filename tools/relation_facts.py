@@ -1,0 +1,53 @@
+"""Put what the relations say of themselves into their pages.
+
+    python tools/relation_facts.py
+
+Range, cost, what an isolated node gets and the citation stand in the docstring of each relation.
+In docs/relations/NAME.md they replace what stands between the two marks. A test compares.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+from xtcl.relations.registry import PAPER_RELATIONS
+from xtcl.relations.relation import Relation
+
+FOLDER = Path(__file__).parents[1] / "docs" / "relations"
+FACT = re.compile(
+    r"^((?:Range|Cost|Isolated node|Citation)[^:\n]*): (.*?)(?=\n\n|\n[A-Z][^:\n]*: |\Z)",
+    flags=re.DOTALL | re.MULTILINE,
+)
+MARKS = re.compile(r"(<!-- facts -->\n).*?(<!-- end of facts -->)", flags=re.DOTALL)
+
+
+def facts(kind: type[Relation]) -> dict[str, str]:
+    """What the docstring says, by the word in front of the colon."""
+    found = FACT.findall(inspect.getdoc(kind) or "")
+    return {word: " ".join(told.split()) for word, told in found}
+
+
+def table(kind: type[Relation]) -> str:
+    """The facts as a table."""
+    head = f"| Name | `{kind.name}`, in tables *{kind.title}* |"
+    rows = {"Reads": ", ".join(sorted(kind.reads))} | facts(kind)
+    lines = [f"| {word} | {told} |" for word, told in rows.items()]
+    return "\n".join([head, "|---|---|", *lines]) + "\n"
+
+
+def filled(text: str, kind: type[Relation]) -> str:
+    """The page with the facts of today."""
+    return MARKS.sub(lambda marks: f"{marks[1]}\n{table(kind)}\n{marks[2]}", text)
+
+
+def main() -> None:
+    """Fill all nine pages."""
+    for kind in PAPER_RELATIONS:
+        page = FOLDER / f"{kind.name}.md"
+        page.write_text(filled(page.read_text(encoding="utf-8"), kind), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
