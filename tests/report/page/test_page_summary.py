@@ -140,6 +140,16 @@ def test_a_larger_graph_is_drawn_in_part(monkeypatch: pytest.MonkeyPatch) -> Non
         assert [drawn.names[place] for place in row] == expected
 
 
+def test_precision_compares_with_all_known_pairs() -> None:
+    model = hostile_fit("nodes")
+    counts = model.sampler_.counts_.counts.tolist()
+    expected = sum(row[1] for row in counts) / sum(map(sum, counts))
+    found = summarise(model)
+    assert found.alike == pytest.approx(expected)
+    assert len(found.relations) == 9
+    assert all(row.weight_interval is not None for row in found.relations)
+
+
 def test_links_show_what_applies() -> None:
     model = hostile_fit("links")
     split = model._split

@@ -17,7 +17,7 @@ from xtcl.files import atomic_path
 from xtcl.report.page.drawing import axis, polyline
 from xtcl.report.page.map_picture import map_picture
 from xtcl.report.page.summary import PageSummary, summarise
-from xtcl.report.page.words import percent
+from xtcl.report.page.words import percent, rough
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -100,6 +100,7 @@ def _environment() -> Environment:
     )
     filters: dict[str, Callable[..., str]] = {
         "percent": percent,
+        "rough": rough,
         "number": lambda number: f"{number:,}",
         "signed": lambda number: f"{number:+.2f}".replace("-", "\N{MINUS SIGN}"),
         "breakable": breakable,

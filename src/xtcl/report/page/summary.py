@@ -23,12 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PageSummary:
-    """What there is to tell about a run; a part that does not apply is None or empty."""
+    """What there is to tell about a run; a part that does not apply is None or empty.
+
+    `alike` is the share of all known pairs that are: what a relation's precision compares with.
+    """
 
     name: str
     task: str
     words: tuple[Said, ...]
     relations: tuple[RelationRow, ...]
+    alike: float
     left_out: tuple[tuple[str, str], ...]
     map: NodeMap
     curves: tuple[tuple[float, ...], ...]
@@ -50,14 +54,17 @@ def summarise(model: XTCL, metrics: Mapping[str, Any] | None = None) -> PageSumm
     facts = RunFacts.of(model)
     task = model._result.task.name
     relations = relation_rows(model.sampler_)
+    counts = model.sampler_.counts_.counts
+    alike = float(counts[:, 1].sum() / max(counts.sum(), 1))
     nodes, links = node_test(facts), link_test(model, facts)
     look, state = look_at(facts), health(facts)
     compared = given.get("compared")
     return PageSummary(
         name=shown(facts.graph.name),
         task=task,
-        words=summary_words(task, state, nodes, links, relations, look),
+        words=summary_words(task, state, nodes, links, relations, alike, look),
         relations=relations,
+        alike=alike,
         left_out=tuple(
             (shown(relation_title(name)), ", ".join(kinds))
             for name, kinds in model.sampler_.left_out_.items()

@@ -32,10 +32,11 @@ def summary_words(
     nodes: NodeTest | None,
     links: LinkTest | None,
     relations: Sequence[RelationRow],
+    alike: float,
     look: LookAt,
 ) -> tuple[Said, ...]:
-    """What a reader in a hurry should take along."""
-    said = [_quality(task, health, nodes, links), _signals(task, relations)]
+    """What a reader in a hurry should take along; `alike` is the share of all known pairs."""
+    said = [_quality(task, health, nodes, links), _signals(task, relations, alike)]
     if nodes is not None:
         said.append(_trust(nodes.reliability))
     careful = _careful(health, nodes, look)
@@ -47,6 +48,11 @@ def summary_words(
 def percent(share: float, digits: int = 0) -> str:
     """A share in percent, which no line ends inside of."""
     return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def rough(share: float) -> str:
+    """A share in percent, with a digit more where it is small."""
+    return percent(share, 1 if 0 < share < 0.1 else 0)
 
 
 def _quality(task: str, health: Health, nodes: NodeTest | None, links: LinkTest | None) -> Said:
@@ -78,7 +84,7 @@ def _quality(task: str, health: Health, nodes: NodeTest | None, links: LinkTest 
     )
 
 
-def _signals(task: str, relations: Sequence[RelationRow]) -> Said:
+def _signals(task: str, relations: Sequence[RelationRow], share: float) -> Said:
     alike = "linked" if task == "links" else "of one class" if task == "nodes" else "alike"
     best = [
         row for row in relations if row.weight > 0 and (row.is_clear or not row.weight_interval)
@@ -91,7 +97,8 @@ def _signals(task: str, relations: Sequence[RelationRow]) -> Said:
     first = best[0]
     text = (
         f"The strongest sign that two nodes are {alike} is “{first.title}”: of the "
-        f"{first.support:,} known pairs that stand out by it, {percent(first.precision)} are."
+        f"{first.support:,} known pairs that stand out by it, {rough(first.precision)} are; of all "
+        f"known pairs, {rough(share)}."
     )
     others = " and ".join(f"“{row.title}”" for row in best[1:3])
     unclear = sum(not row.is_clear for row in relations if row.weight_interval is not None)
