@@ -2,7 +2,11 @@
 
 Rows are sorted into cells around 4 sqrt(G) centres, and a query looks into the cells nearest to it.
 How many is found by trial: they are doubled until a sample of queries finds a share GOOD of what
-exact search finds, or until the index has no advantage left. The share reached is kept as `recall`.
+exact search finds, but to no more than PROBES. The share reached is kept as `recall`.
+
+Where rows lie in clusters a few cells are enough. Where they are spread evenly, as the means of
+random neighbours are, hardly any row is nearer than others, and more cells would find other rows of
+nearly the same similarity at a cost that grows like that of exact search.
 
 Cost: O(G^1.5 D) to build, O(b D sqrt(G) probes) for b queries.
 Citation: Douze et al., "The Faiss library", 2024.
@@ -21,6 +25,7 @@ from xtcl.errors import UsageError
 from xtcl.relations.nearest.search import Found, blocked_search
 
 GOOD = 0.95
+PROBES = 32
 SAMPLE = 256
 TILE = 64
 POINTS = 64
@@ -43,7 +48,7 @@ class IndexSearch:
         self.index.cp.max_points_per_centroid = POINTS
         self.index.train(self.rows)
         self.index.add(self.rows)
-        self.recall = self._widen(rows, max(1, cells // 16))
+        self.recall = self._widen(rows, min(PROBES, max(1, cells // 16)))
 
     def _widen(self, rows: Tensor, most: int) -> float:
         sample = torch.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).long()
