@@ -14,6 +14,7 @@ from xtcl.graph.graph import Graph
 from xtcl.learning.checkpoint import NoCheckpoints
 from xtcl.learning.encoders.joined import Joined
 from xtcl.learning.encoders.registry import encoder_maker
+from xtcl.learning.encoders.remembered import forget
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.learning.loss import Loss
 from xtcl.learning.trainer import embed, train
@@ -121,7 +122,7 @@ def train_plan(
     """
     x, edge_index = encoder_inputs(training, options.device)
     sources = task.sources(found.sampler.view_, found.positives, recipe)
-    encoders, results, members = [], [], []
+    encoders, parts, losses, members = [], [], [], []
     verdict = NOTHING
     for number, member in enumerate(plan.members):
         watch = None if judge is None else Watch(judge, to_beat=to_beat)
@@ -140,21 +141,23 @@ def train_plan(
             )
         verdict = verdict if watch is None else watch.best
         encoders.append(encoder)
-        results.append(trained)
+        parts.append(trained.embedding)
+        losses.append(trained.losses)
         epochs = watch.epochs if watch is not None and watch.epochs else member.training.epochs
         members.append(member.trained(epochs, found.trust))
     # The random attributes of a graph without any are nothing to keep.
     attributes = plan.attributes if training.has_attributes else 0.0
     joined = Joined(encoders, [member.weight for member in members], attributes, found.trust)
     with torch.no_grad():
-        embedding = joined.join([trained.embedding for trained in results], x, edge_index)
+        embedding = joined.join(parts, x, edge_index)
+    forget(joined)  # the data are no part of the model
     return FittedEmbedding(
         found.sampler,
         found.positives,
         Plan(tuple(members), attributes),
         joined.eval(),
         embedding,
-        tuple(trained.losses for trained in results),
+        tuple(losses),
         verdict,
     )
 
@@ -165,6 +168,7 @@ def doubting(
     """The fit with its trust in what was learned multiplied by `doubt`."""
     encoder = fitted.encoder.trusting(doubt * float(fitted.encoder.trust))
     embedding = embed(encoder, *encoder_inputs(training, device), fitted.plan.batch)
+    forget(encoder)  # the data are no part of the model
     return replace(fitted, encoder=encoder, embedding=embedding)
 
 
