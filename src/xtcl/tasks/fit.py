@@ -12,6 +12,7 @@ from torch import Tensor
 from xtcl.graph.graph import Graph
 from xtcl.learning.checkpoint import NoCheckpoints
 from xtcl.learning.watch import Judge
+from xtcl.memory import give_back_freed
 from xtcl.ranks import ranks
 from xtcl.tasks.answers import Answer
 from xtcl.tasks.choice import Choice, Train
@@ -113,6 +114,7 @@ def with_head(
         )
     if recipe.sure == 1:
         return chosen
+    give_back_freed()
     embedding = chosen.fitted.embedding
     head = task.second_head(side, embedding, chosen.head, recipe, options.seed)
     return replace(chosen, head=head)

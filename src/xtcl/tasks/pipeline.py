@@ -19,6 +19,7 @@ from xtcl.learning.inputs import encoder_inputs
 from xtcl.learning.loss import Loss
 from xtcl.learning.trainer import embed, train
 from xtcl.learning.watch import Judge, Watch
+from xtcl.memory import give_back_freed
 from xtcl.progress import Progress
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
@@ -42,6 +43,7 @@ class FitOptions:
     seed: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     block_rows: int | None = None
+    keep_relations: bool = True  # after the positives, for explanations and scores of links
     store: RelationStore | None = None
     progress: Progress = field(default_factory=Progress)
     checkpoints: NoCheckpoints = field(default_factory=NoCheckpoints)
@@ -102,6 +104,9 @@ def find_positives(training: Graph, task: Task, recipe: Recipe, options: FitOpti
     trust = torch.tensor(found.trust, dtype=torch.float64)
     kept = {"nodes": torch.from_numpy(found.positives), "trust": trust}
     options.checkpoints.save("positives", kept)
+    if not options.keep_relations:
+        sampler.forget_relations()
+    give_back_freed()
     return found
 
 
@@ -139,6 +144,7 @@ def train_plan(
                 watch=watch,
                 loss=options.loss,
             )
+        give_back_freed()
         verdict = verdict if watch is None else watch.best
         encoders.append(encoder)
         parts.append(trained.embedding)
@@ -151,6 +157,8 @@ def train_plan(
     with torch.no_grad():
         embedding = joined.join(parts, x, edge_index)
     forget(joined)  # the data are no part of the model
+    del parts
+    give_back_freed()
     return FittedEmbedding(
         found.sampler,
         found.positives,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -68,7 +69,7 @@ class Joined(nn.Module):
         if len(self.members) == 1 and not self.attributes:
             (only,) = parts
             return only
-        widths = [getattr(member, "width", None) for member in self.members]
+        widths: list[Any] = [getattr(member, "width", None) for member in self.members]
         if None in widths:
             parts = list(parts)
             widths = [part.shape[1] for part in parts]
