@@ -25,7 +25,7 @@ from xtcl.graph.whole_split import whole_split
 from xtcl.learning.checkpoint import NoCheckpoints
 from xtcl.learning.encoders.registry import encoder_maker
 from xtcl.learning.shared_checkpoints import SharedCheckpoints
-from xtcl.memory import parse_memory
+from xtcl.memory import keep_large_arrays_apart, parse_memory
 from xtcl.planning.budget import plan_fit
 from xtcl.planning.fit_plan import FitPlan
 from xtcl.planning.workload import Workload
@@ -172,6 +172,8 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         task = make_task(self.task)
         side = self._side(graph, task, split)
         plan = self._planned(side, task, recipe)
+        if self.memory is not None:
+            keep_large_arrays_apart()
         options = FitOptions(
             encoder=self.encoder,
             relations=resolve_relations(self.relations),

@@ -8,6 +8,8 @@ import sys
 
 from xtcl.errors import UsageError
 
+M_MMAP_THRESHOLD = -3  # as <malloc.h> has it
+APART = 4 * 2**20
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -17,6 +19,19 @@ def parse_memory(text: str | int) -> int:
     if match is None or float(match[1]) == 0:
         raise UsageError(f"memory='{text}' is not an amount of memory; write something like 4GB.")
     return int(float(match[1]) * UNITS[match[2].upper()])
+
+
+def keep_large_arrays_apart() -> None:
+    """Ask glibc, from now on, for memory of its own for every array of 4 MB and more.
+
+    It is given back as soon as the array is freed. Left alone, arrays of up to 32 MB share a heap
+    whose holes larger ones then fall into: the peak of a fit in mini-batches was a third higher,
+    at the same seconds.
+    """
+    if sys.platform == "linux":
+        settle = getattr(ctypes.CDLL(None), "mallopt", None)
+        if settle is not None:
+            settle(M_MMAP_THRESHOLD, APART)
 
 
 def give_back_freed() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from xtcl.planning.training_bytes import EMBEDDING_BLOCK
 from xtcl.planning.workload import LINKS, Workload
+from xtcl.tasks.recipe import Plan
 from xtcl.tasks.second_fit import MOST_ROWS
 
 COPIES = 4
@@ -30,7 +32,12 @@ def head_bytes(work: Workload) -> int:
         return embedding + 8 * COPIES * min(MOST_PAIRS, 4 * work.edges) * work.width
     answers = 8 * 3 * work.nodes * work.classes
     row = 8 * COPIES * work.width
-    doubted = embedding if work.recipe.doubt < 1 else 0
-    first = embedding + doubted + max(row * work.labelled, 4 * work.nodes * sum_of_widths(work))
+    first = embedding + row * work.labelled
+    if work.recipe.doubt < 1:  # another embedding, for which the members are embedded once more
+        widest = max(
+            Plan((member,)).width(0) for plan in work.recipe.plans for member in plan.members
+        )
+        again = 4 * work.nodes * widest + EMBEDDING_BLOCK
+        first = 2 * embedding + max(row * work.labelled, again)
     more = min(MOST_ROWS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
     return answers + max(first, embedding + row * (work.labelled + more))

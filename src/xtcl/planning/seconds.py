@@ -24,13 +24,13 @@ PAIR, PAIR_ATTRIBUTE, NODE_LINK = 2.2e-7, 8.2e-11, 2.0e-8
 """Exact mode: a pair through nine relations; an attribute of it; a link for a node's rows."""
 LABEL_PAIR = 1.5e-8
 """Exact mode: a pair of the pass that labels are spread by, beside half of its attributes."""
-SEARCHED = 2.2e-11
+SEARCHED = 4.0e-11
 """Top-k mode: an attribute of a pair that is searched through."""
-LISTED = 6.0e-6
+LISTED = 2.2e-5
 """Top-k mode: a place of a node's nine lists."""
 PRODUCT, NUMBER, ARC = 4.0e-11, 7.5e-8, 1.5e-8
 """Training: a product of a step, forth and back; a number of an embedding; one of a GAT's links."""
-HEAD = 1.4e-7
+HEAD = 1.7e-7
 """The head: a number of its rows, for each class."""
 
 

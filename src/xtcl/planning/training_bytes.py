@@ -22,6 +22,9 @@ NEIGHBOURS = (10, 5)
 
 FEWEST_ANCHORS = 64
 SMALLEST_EMBEDDING_BLOCK = 2**12
+EMBEDDING_BLOCK = 256 * 2**20
+"""Bytes of a block of the embedding where training is in mini-batches: a larger one is no quicker.
+"""
 
 
 def encoder_of(work: Workload, member: Member) -> nn.Module:
@@ -56,9 +59,10 @@ def embedding_bytes(work: Workload, encoder: nn.Module, batch: BatchSettings) ->
 
 
 def _block_bytes(work: Workload, width: int, block: int) -> int:
-    """A block of about so many nodes and links: the rows it reads, and three of what it gives."""
+    """A block of about so many nodes and links: four of the rows it reads, three of what it gives."""
     given = min(work.nodes, -(-block * work.nodes // (work.nodes + 2 * work.edges)))
-    return FLOAT * (min(work.nodes, block) * max(width, work.columns) + 3 * given * width)
+    read = min(work.nodes, block)
+    return FLOAT * (4 * read * max(width, work.columns) + 3 * given * width)
 
 
 def settled(work: Workload, encoder: nn.Module, member: Member, room: int) -> Member:
@@ -78,7 +82,7 @@ def settled(work: Workload, encoder: nn.Module, member: Member, room: int) -> Me
             break
     block = training.batch.block
     width = getattr(encoder, "width", 0)
-    while block > SMALLEST_EMBEDDING_BLOCK and _block_bytes(work, width, block) > room // 2:
+    while block > SMALLEST_EMBEDDING_BLOCK and _block_bytes(work, width, block) > EMBEDDING_BLOCK:
         block //= 2
     batch = replace(training.batch, block=block)
     return replace(member, training=replace(training, batch=batch))

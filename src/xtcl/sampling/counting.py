@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from xtcl.relations.capped_rows import CappedRows
+from xtcl.relations.halving import in_blocks
 from xtcl.relations.pattern_rows import PatternRows
 from xtcl.sampling.fold import Fold
 from xtcl.sampling.listed import listed_pairs
@@ -23,9 +25,13 @@ def count_patterns(
     candidates = None if everyone else torch.from_numpy(fold.candidates).to(rows.device)
     queries = torch.from_numpy(fold.queries)
     with rows.over(queries[own], queries) as passing:
-        for nodes in passing.blocks(queries[own], height):
+
+        def count(nodes: Tensor) -> PatternCounts:
             row, node, code = (
                 part.cpu().numpy() for part in listed_pairs(passing, nodes, candidates)
             )
-            total += tabulate(code, fold.judge(nodes.cpu().numpy(), row, node))
+            return tabulate(code, fold.judge(nodes.cpu().numpy(), row, node))
+
+        for counted in in_blocks(count, queries[own].to(rows.device), height):
+            total += counted
     return total
