@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xtcl.learning.encoders.joined import ROWS
 from xtcl.planning.training_bytes import EMBEDDING_BLOCK
 from xtcl.planning.workload import LINKS, Workload
 from xtcl.tasks.recipe import Plan
@@ -17,7 +18,7 @@ MOST_PAIRS = 20_000
 def joining_bytes(work: Workload) -> int:
     """The members' embeddings and the joined one, and a block of rows between them."""
     members = sum_of_widths(work)
-    return 4 * work.nodes * (members + work.width) + 8 * 2**15 * members
+    return 4 * work.nodes * (members + work.width) + 8 * min(work.nodes, ROWS) * members
 
 
 def sum_of_widths(work: Workload) -> int:
@@ -37,7 +38,8 @@ def head_bytes(work: Workload) -> int:
         widest = max(
             Plan((member,)).width(0) for plan in work.recipe.plans for member in plan.members
         )
-        again = 4 * work.nodes * widest + EMBEDDING_BLOCK
+        rows = 4 * work.nodes * widest
+        again = rows + min(4 * rows, EMBEDDING_BLOCK)
         first = 2 * embedding + max(row * work.labelled, again)
     more = min(MOST_ROWS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
     return answers + max(first, embedding + row * (work.labelled + more))

@@ -28,9 +28,11 @@ SEARCHED = 4.0e-11
 """Top-k mode: an attribute of a pair that is searched through."""
 LISTED = 2.2e-5
 """Top-k mode: a place of a node's nine lists."""
-PRODUCT, NUMBER, ARC = 4.0e-11, 7.5e-8, 1.5e-8
+PRODUCT, NUMBER, ARC = 3.6e-11, 6.5e-8, 1.5e-8
 """Training: a product of a step, forth and back; a number of an embedding; one of a GAT's links."""
-HEAD = 1.7e-7
+STOPPED = 0.3
+"""The share of the epochs that training takes where hidden links say when to stop."""
+HEAD = 1.5e-7
 """The head: a number of its rows, for each class."""
 
 
@@ -43,6 +45,8 @@ def predicted_seconds(work: Workload) -> Seconds:
     if work.task == LINKS:  # a trial of every plan, and then the best of them
         relations, positives = 2 * relations, 2 * positives
         trained *= 1 + 1 / len(work.recipe.plans)
+    if work.recipe.stop_early:
+        trained *= STOPPED
     width = work.width
     embedding = NUMBER * work.nodes * width
     one_core = (relations, positives, trained, embedding, _head(work))

@@ -59,7 +59,7 @@ def embedding_bytes(work: Workload, encoder: nn.Module, batch: BatchSettings) ->
 
 
 def _block_bytes(work: Workload, width: int, block: int) -> int:
-    """A block of about so many nodes and links: four of the rows it reads, three of what it gives."""
+    """A block of so many nodes and links: four times what it reads, three times what it gives."""
     given = min(work.nodes, -(-block * work.nodes // (work.nodes + 2 * work.edges)))
     read = min(work.nodes, block)
     return FLOAT * (4 * read * max(width, work.columns) + 3 * given * width)
