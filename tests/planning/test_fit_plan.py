@@ -128,10 +128,9 @@ def test_a_planned_recipe_is_what_the_run_says_and_resumes_by(tmp_path: Path) ->
     graph = small_graph(400)
     split = small_split(graph, "nodes")
     free = small_model(width=256, epochs=2)
-    plans = {
-        memory: small_model(width=256, epochs=2, memory=memory) for memory in (_tight(), "4GB")
-    }
-    tight, wide = (model.memory_plan(graph, split) for model in plans.values())
+    least = _tight()
+    model, roomy = (small_model(width=256, epochs=2, memory=each) for each in (least, "4GB"))
+    tight, wide = (each.memory_plan(graph, split) for each in (model, roomy))
     assert tight.mini_batches
     assert not wide.mini_batches
     same = fit_identity(model, graph, split)
