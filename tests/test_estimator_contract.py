@@ -17,12 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from small_runs import judged_recipe, small_graph, small_model, small_split
 from torch import Tensor, nn
 
-from xtcl.errors import NotFittedError
+from xtcl.errors import BudgetError, NotFittedError
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit
-from xtcl.memory import rows_within
 from xtcl.progress import Progress
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.relation import SimilarityRows
@@ -230,16 +229,16 @@ def _global_states() -> tuple[object, ...]:
     return random.getstate(), legacy[1].tobytes(), legacy[2:], torch.get_rng_state().tolist()
 
 
-def _smallest_budget(graph: Graph, width: int) -> int:
+def _smallest_budget(model: XTCL, graph: Graph, split: Any) -> int:
     low, high = 0, 2**34
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            rows_within(middle, graph, width)
-        except Exception:
+            plan = model.set_params(memory=middle).memory_plan(graph, split)
+        except BudgetError:
             low = middle
         else:
-            high = middle
+            low, high = (middle, high) if plan.mini_batches else (low, middle)
     return high
 
 
@@ -275,14 +274,13 @@ def test_a_second_fit_with_another_encoder_computes_only_what_breaks_ties(
 def test_any_memory_gives_the_same_result(task: str) -> None:
     graph = small_graph(150)
     split = small_split(graph, task)
-    side = training_side(graph, split)
-    plans = small_model(task).resolved_recipe().plans
-    width = max(plan.width(side.graph.num_attributes) for plan in plans)
-    least = _smallest_budget(side.graph, width)
-    assert rows_within(least, side.graph, width) == 64  # so that 150 nodes come in three blocks
-    free = result_of(small_model(task).fit(graph, split))
+    few = {"negatives": 4}  # so that the blocks need the most
+    least = _smallest_budget(small_model(task, **few), graph, split)
+    plan = small_model(task, memory=least, **few).memory_plan(graph, split)
+    assert plan.block_rows == 64  # so that 150 nodes come in three blocks
+    free = result_of(small_model(task, **few).fit(graph, split))
     for memory in (least, least + 5_000, "64GB"):
-        assert_same(free, result_of(small_model(task, memory=memory).fit(graph, split)))
+        assert_same(free, result_of(small_model(task, memory=memory, **few).fit(graph, split)))
 
 
 @pytest.mark.parametrize("task", ["nodes", "links"])

@@ -12,12 +12,13 @@ import xtcl
 
 ROOT = Path(xtcl.__file__).parent
 LAYERS = [
-    "errors files progress device launched ranks",
+    "errors files progress device launched ranks memory",
     "graph",
     "relations",
     "sampling",
     "learning",
-    "tasks memory",
+    "tasks",
+    "planning",
     "baselines",
     "experiments",
     "report answers runs",

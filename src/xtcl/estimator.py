@@ -25,7 +25,10 @@ from xtcl.graph.whole_split import whole_split
 from xtcl.learning.checkpoint import NoCheckpoints
 from xtcl.learning.encoders.registry import encoder_maker
 from xtcl.learning.shared_checkpoints import SharedCheckpoints
-from xtcl.memory import parse_memory, rows_within
+from xtcl.memory import keep_large_arrays_apart, parse_memory
+from xtcl.planning.budget import plan_fit
+from xtcl.planning.fit_plan import FitPlan
+from xtcl.planning.workload import Workload
 from xtcl.progress import Progress
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation
@@ -83,7 +86,8 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         Let the label relations see the graph's labels in link prediction.
     device : "auto", "cpu", "cuda", ...
     memory : amount such as "4GB", or None
-        Kept by working in smaller blocks; the result does not change.
+        Kept by working in smaller blocks, which changes no result, and where a training step over
+        the whole graph has no room, in mini-batches; see `memory_plan` and docs/memory.md.
     store : folder, RelationStore or None
         Where the relations' above pairs are kept for the next fit; the result does not change.
         Not used in top-k mode.
@@ -179,18 +183,22 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         graph = as_graph(graph)
         task = make_task(self.task)
         side = self._side(graph, task, split)
+        plan = self._planned(side, task, recipe)
+        if self.memory is not None:
+            keep_large_arrays_apart()
         options = FitOptions(
             encoder=self.encoder,
             relations=resolve_relations(self.relations),
             seed=int(self.random_state),
             device=pick_device(self.device),
-            block_rows=self.block_rows(side.graph),
+            block_rows=plan.block_rows,
+            keep_relations=plan.relations_kept,
             store=self._relation_store(),
             progress=self.progress or Progress(),
             checkpoints=SharedCheckpoints(checkpoints or NoCheckpoints()),
         )
-        self._take(fit_task(side, task, recipe, options), side)
-        self.recipe_, self._graph, self._split = recipe, graph, split
+        self._take(fit_task(side, task, plan.recipe, options), side)
+        self.recipe_, self._graph, self._split = plan.recipe, graph, split
         self._test_labels = held_out_labels(graph, split)
         self.environment_ = environment(options.device)
         return self
@@ -318,13 +326,21 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
             raise NotFittedError("This XTCL is not fitted yet; call fit(graph, split) first.")
         return self._result
 
-    def block_rows(self, graph: Graph) -> int | None:
-        """Rows of a block with which a fit of `graph` stays within `memory`; refuses too little."""
-        if self.memory is None:
-            return None
-        recipe = self.resolved_recipe()
-        width = max(plan.width(graph.num_attributes) for plan in recipe.plans)
-        return rows_within(parse_memory(self.memory), graph, width, recipe.sampler.cap)
+    def memory_plan(self, graph: Any, split: NodeSplit | LinkSplit | None = None) -> FitPlan:
+        """What a fit would take, and how it would keep `memory`; refuses too little of it."""
+        recipe, task = self.resolved_recipe(), make_task(self.task)
+        return self._planned(self._side(as_graph(graph), task, split), task, recipe)
+
+    def _planned(self, side: TrainingSide, task: Task, recipe: Recipe) -> FitPlan:
+        work = Workload.of(
+            side,
+            task.name,
+            recipe,
+            encoder=self.encoder,
+            device=pick_device(self.device).type,
+            store=self.store is not None,
+        )
+        return plan_fit(work, None if self.memory is None else parse_memory(self.memory))
 
     def _relation_store(self) -> RelationStore | None:
         given = self.store

@@ -24,6 +24,7 @@ from xtcl.cli.options import (
     LabelOption,
     NodesOption,
 )
+from xtcl.cli.plan_table import duration
 from xtcl.cli.tables import plain_table, printable
 
 MANY_ALIKE = 5
@@ -97,17 +98,9 @@ def _understood(found: dict[str, Any]) -> list[str]:
 
 def _estimates(estimates: Sequence[dict[str, Any]]) -> list[str]:
     return [
-        f"for {made['task']}: {_duration(made['seconds'])} and {made['gigabytes']:.1f} GB of memory"
+        f"for {made['task']}: {duration(made['seconds'])} and {made['gigabytes']:.1f} GB of memory"
         for made in estimates
     ]
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 1.5:
-        return "a second"
-    if seconds < 90:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
 def _list(console: Console, title: str, sentences: Sequence[str]) -> None:

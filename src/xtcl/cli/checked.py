@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from xtcl.cli.graphs import OWN_SHARE
+
 if TYPE_CHECKING:
     from xtcl.graph.graph import Graph
     from xtcl.graph.tables.encoding import ColumnEncoding
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
 def described(graph: Graph, tables: TablesRead | None = None) -> dict[str, Any]:
     """What is understood, repaired and doubted, and what a fit would take."""
     from xtcl.graph.tables.concerns import concerns
-    from xtcl.tasks.fit_estimate import estimate_fit
 
     columns = () if graph.encoding is None else graph.encoding.columns
     tasks = [*(["nodes"] if graph.has_labels else []), *(["links"] if graph.num_edges else [])]
@@ -25,7 +26,7 @@ def described(graph: Graph, tables: TablesRead | None = None) -> dict[str, Any]:
         "notes": [] if tables is None else list(tables.notes),
         "repaired": graph.repairs.sentences(),
         "concerns": concerns(graph),
-        "estimates": [asdict(estimate_fit(graph, task)) for task in tasks],
+        "estimates": [_estimate(graph, task, tables is not None) for task in tasks],
     }
     if tables is not None:
         encoding = graph.encoding
@@ -37,6 +38,15 @@ def described(graph: Graph, tables: TablesRead | None = None) -> dict[str, Any]:
             **asdict(tables.link_columns),
         }
     return found
+
+
+def _estimate(graph: Graph, task: str, own_tables: bool) -> dict[str, Any]:
+    from xtcl.experiments.evaluate import PAPER_SHARE
+    from xtcl.planning.estimate import estimate_fit
+
+    plan = estimate_fit(graph, task, (OWN_SHARE if own_tables else PAPER_SHARE)[task])
+    gigabytes = round(plan.peak / 2**30, 2)
+    return {"task": task, "seconds": round(plan.seconds or 0.0, 1), "gigabytes": gigabytes}
 
 
 def _becomes(column: ColumnEncoding) -> str:

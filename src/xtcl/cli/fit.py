@@ -34,6 +34,7 @@ from xtcl.cli.options import (
     TaskOption,
     TrainOption,
 )
+from xtcl.cli.plan_table import print_plan
 from xtcl.cli.recipe_option import read_config
 from xtcl.cli.run_folder import CHECKPOINTS, check_out, finished_metrics, is_finished
 from xtcl.cli.tables import plain_table, weights_table
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from xtcl.graph.link_split import LinkSplit
     from xtcl.graph.node_split import NodeSplit
     from xtcl.learning.checkpoint import Checkpoints
+    from xtcl.planning.fit_plan import FitPlan
     from xtcl.relations.store import RelationStore
 
 
@@ -79,6 +81,9 @@ def fit(
     config: ConfigOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what it would take; fit nothing.")
+    ] = False,
 ) -> None:
     """Fit XTCL on a part of the labels (or links) and score the rest.
 
@@ -99,7 +104,7 @@ def fit(
     for rival in rivals:
         rival.check_task(task.value)
     with together(device) as everyone:
-        if everyone.first:
+        if everyone.first and not dry_run:
             check_out(out, resume)
         if config is not None and sampler == "paper":
             raise UsageError("--sampler paper is a recipe of its own: leave it out, or --config.")
@@ -122,11 +127,17 @@ def fit(
         recipe = model.resolved_recipe()  # refuses before anything is read or written
         if store is not None and recipe.sampler.cap is not None:
             notes.print("Top-k mode does not use the relation store: its lists are not kept.")
-        if memory is not None:
-            parse_memory(memory)
+        budget = None if memory is None else parse_memory(memory)
         whole = read_graph(graph, data, notes, task.value, nodes=nodes, edges=edges, label=label)
         share = training_share(graph, task.value, train)
         split = make_split(whole, task.value, seed, share)
+        plan = model.memory_plan(whole, split)  # refuses too little memory
+        if dry_run:
+            if everyone.first:
+                _show_plan(plan, budget, as_json)
+            return
+        for note in plan.notes:
+            notes.print(note, soft_wrap=True, markup=False)
         identity = fit_identity(model, whole, split)
         finished = bool(everyone.agreed(is_finished(out)))
         start = time.perf_counter()
@@ -175,9 +186,7 @@ def _fit(
 ) -> None:
     """Fit, from what `checkpoints` hold of the same fit where that is wanted."""
     from xtcl.ranks import ranks
-    from xtcl.tasks.training_side import training_side
 
-    model.block_rows(training_side(graph, split).graph)  # refuses too little memory
     ranks().check_same(identity)
     if ranks().first:
         if not resume:
@@ -189,6 +198,15 @@ def _fit(
         if ranks().first:
             typer.echo("Interrupted; the same command with --resume goes on from here.", err=True)
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _show_plan(plan: FitPlan, budget: int | None, as_json: bool) -> None:
+    for note in plan.notes:
+        typer.echo(note, err=True)
+    if as_json:
+        typer.echo(json.dumps({"budget_bytes": budget, **plan.described()}))
+    else:
+        print_plan(plan, budget)
 
 
 def _relation_store(folder: Path | None, limit: str | None) -> RelationStore | None:

@@ -26,7 +26,7 @@ def layer_wise(encoder: nn.Module, x: Tensor, edge_index: Tensor, block: int) ->
     of 2, and two that divide by degrees with one of 3. Without it, it passes over the whole graph.
     """
     if isinstance(encoder, Joined):
-        parts = [layer_wise(member, x, edge_index, block) for member in encoder.members]
+        parts = (layer_wise(member, x, edge_index, block) for member in encoder.members)
         return encoder.join(parts, x, edge_index)
     reach = getattr(encoder, "reach", None)
     if reach is None:

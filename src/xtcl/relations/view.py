@@ -121,6 +121,11 @@ class TrainingView:
         result: T = kept[key]
         return result
 
+    def forget(self) -> None:
+        """Let go of all results; whoever asks again computes them again."""
+        self.shared.clear()
+        self.lasting.clear()
+
     def dense_attributes(self) -> Tensor:
         """The attributes as a float32 matrix on the device."""
 

@@ -129,6 +129,7 @@ def config_text(model: XTCL) -> str:
             "xtcl": {"version": model.environment_.get("xtcl", "unknown")},
             "graph": {"name": graph.name, "fingerprint": graph.fingerprint()},
             "fit": {name: parameters[name] for name in chosen},
+            "memory": {"block_rows": model.sampler_.block_rows},
             **recipe_tables(model.recipe_),
             "plan": plain(asdict(model.plan_)),
         }

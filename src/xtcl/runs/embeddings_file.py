@@ -9,6 +9,9 @@ import numpy as np
 from xtcl.files import atomic_path
 from xtcl.graph.graph import Graph
 
+GROUP = 2**26
+"""Numbers in a group of rows: 256 MB."""
+
 
 def write_embeddings(path: Path, embedding: np.ndarray, graph: Graph) -> None:
     """Two columns: `node` (the original id, or the index) and `embedding` (a list of floats).
@@ -24,4 +27,5 @@ def write_embeddings(path: Path, embedding: np.ndarray, graph: Graph) -> None:
     rows = pa.FixedSizeListArray.from_arrays(values, embedding.shape[1])
     table = pa.table({"node": pa.array(names), "embedding": rows})
     with atomic_path(path) as temporary:
-        pq.write_table(table, temporary)
+        # The writer holds a group of rows in memory until it is whole.
+        pq.write_table(table, temporary, row_group_size=max(1, GROUP // max(1, embedding.shape[1])))

@@ -32,7 +32,7 @@ def fit_identity(model: XTCL, graph: Graph, split: NodeSplit | LinkSplit) -> str
         "graph": graph.fingerprint(),
         "labels": hashlib.sha256(labels).hexdigest(),
         "split": split.fingerprint(),
-        "recipe": plain(asdict(model.resolved_recipe())),
+        "recipe": plain(asdict(model.memory_plan(graph, split).recipe)),
         "task": str(model.task),
         "encoder": str(model.encoder),
         "relations": str(model.relations),

@@ -81,6 +81,7 @@ def save_model(model: XTCL, folder: Path) -> None:
         "recipe": plain(asdict(model.recipe_)),
         "plan": plain(asdict(model.plan_)),
         "environment": model.environment_,
+        "block_rows": model.sampler_.block_rows,
         "relations": [relation_json(r) for r in model.sampler_.relations_],
         "sha256": {name: _digest(folder / name) for name in FILES},
     }
@@ -149,7 +150,12 @@ def load_model(
         )
     side = TrainingSide(graph, tables.get("non_links"))
     view = TrainingView.of(graph, side.labelled)
-    sampler = XGSampler(model.relations, recipe.sampler, seed=model.random_state)
+    sampler = XGSampler(
+        model.relations,
+        recipe.sampler,
+        block_rows=described.get("block_rows"),
+        seed=model.random_state,
+    )
     restored(sampler, view, tables)
     fitted = FittedEmbedding(
         sampler,
@@ -245,4 +251,5 @@ def _own_digest(described: dict[str, Any]) -> str:
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from xtcl.relations.capped_rows import CappedRows
+from xtcl.relations.halving import in_blocks
 from xtcl.relations.pattern_rows import PatternRows
 from xtcl.sampling.fold import Fold
 from xtcl.sampling.listed import listed_pairs
@@ -30,20 +32,27 @@ def count_groups(
 ) -> PatternCounts:
     """The same for each `group` [V] of query nodes, as the table of `GroupCounts`."""
     raised_by = num_patterns(len(rows.relations), len(rows.quantiles))
-    total = PatternCounts.summed(np.zeros(0, dtype=np.int64), np.zeros((0, 2), dtype=np.int64))
+    nothing = PatternCounts.summed(np.zeros(0, dtype=np.int64), np.zeros((0, 2), dtype=np.int64))
+    total = nothing
     everyone = np.array_equal(fold.candidates, np.arange(rows.num_nodes))
     candidates = None if everyone else torch.from_numpy(fold.candidates).to(rows.device)
     queries = torch.from_numpy(fold.queries)
     with rows.over(queries[own], queries) as passing:
-        for nodes in passing.blocks(queries[own], height):
+
+        def count(nodes: Tensor) -> PatternCounts:
             row, node, code = (
                 part.cpu().numpy() for part in listed_pairs(passing, nodes, candidates)
             )
             asked = nodes.cpu().numpy()
+            found = nothing
             for each in np.unique(group[asked]):
                 inside = group[asked] == each
                 chosen, place = inside[row], np.cumsum(inside) - 1
                 answers = fold.judge(asked[inside], place[row[chosen]], node[chosen])
                 table = tabulate(code[chosen], answers)
-                total += PatternCounts(table.codes + each * raised_by, table.counts)
+                found += PatternCounts(table.codes + each * raised_by, table.counts)
+            return found
+
+        for counted in in_blocks(count, queries[own].to(rows.device), height):
+            total += counted
     return total

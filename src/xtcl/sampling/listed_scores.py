@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from xtcl.relations.capped_rows import CappedRows
+from xtcl.relations.halving import in_blocks
 from xtcl.relations.pattern_rows import all_nodes
 from xtcl.relations.relation import Relation
 from xtcl.relations.sparse import holds
 from xtcl.sampling.listed import listed_pairs
-from xtcl.sampling.scored import NOBODY, Scored
+from xtcl.sampling.scored import NOBODY, Best, Scored
 from xtcl.sampling.shuffle import Shuffle, tie_keys
 
 
@@ -31,13 +32,14 @@ def listed_scores(
     tie_break: Relation | None,
     unwanted: sp.csr_array | None,
     number: int,
-) -> Iterator[Scored]:
-    """The candidates that may be among the `number` best of those `asked` for, `height` at a time.
+) -> Iterator[Best]:
+    """The `number` best of the listed nodes for those `asked` for, `height` at a time.
 
     Cost: O(b R cap log(b R cap)) a block of b nodes with R relations.
     """
     with rows.over(asked, all_nodes(rows.num_nodes)) as passing:
-        for nodes in passing.blocks(asked, height):
+
+        def best(nodes: Tensor) -> Best:
             row, node, code = listed_pairs(passing, nodes)
             score = table[code]
             if unwanted is not None:
@@ -50,11 +52,13 @@ def listed_scores(
             if tie_break is not None:
                 similarity = passing.similarities(tie_break, nodes, row, node)
             tie = tie_keys(shuffle.pairs(nodes[row], node), similarity)
-            yield Scored(
+            return Scored(
                 in_columns(row, len(nodes), score, -torch.inf),
                 in_columns(row, len(nodes), tie, 0.0),
                 in_columns(row, len(nodes), node, NOBODY),
-            )
+            ).best(number)
+
+        yield from in_blocks(best, asked.to(rows.device), height)
 
 
 def _least(row: Tensor, score: Tensor, height: int, number: int) -> Tensor:

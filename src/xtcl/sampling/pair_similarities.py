@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from xtcl.relations.capped_rows import CappedRows
+from xtcl.relations.halving import in_blocks
 from xtcl.relations.pattern_rows import PatternRows
 
 
@@ -18,14 +20,18 @@ def pair_similarities(rows: PatternRows | CappedRows, pairs: np.ndarray, height:
     found = np.zeros((pairs.shape[1], len(rows.relations)), dtype=np.float32)
     nodes, row = np.unique(pairs[0], return_inverse=True)
     order = np.argsort(row, kind="stable")
-    for first in range(0, len(nodes), height):
-        start, end = np.searchsorted(row[order], [first, first + height])
-        asked = order[start:end]
+
+    def similarities(places: Tensor) -> None:
+        first, end = int(places[0]), int(places[-1]) + 1
+        asked = order[slice(*np.searchsorted(row[order], [first, end]))]
         block, place, partner = (
             torch.from_numpy(part).to(rows.device)
-            for part in (nodes[first : first + height], row[asked] - first, pairs[1, asked])
+            for part in (nodes[first:end], row[asked] - first, pairs[1, asked])
         )
         for column, relation in enumerate(rows.relations):
-            similarities = rows.similarities(relation, block, place, partner)
-            found[asked, column] = similarities.cpu().numpy()
+            own = rows.similarities(relation, block, place, partner)
+            found[asked, column] = own.cpu().numpy()
+
+    for _ in in_blocks(similarities, torch.arange(len(nodes)), height):
+        pass
     return found

@@ -23,7 +23,7 @@ from xtcl.relations.pattern_rows import PatternRows, all_nodes
 from xtcl.relations.relation import Relation
 from xtcl.sampling.listed_scores import listed_scores
 from xtcl.sampling.patterns import margin_table
-from xtcl.sampling.scored import NOBODY, Scored
+from xtcl.sampling.scored import NOBODY, Best
 from xtcl.sampling.shuffle import Shuffle
 from xtcl.sampling.stumps import Stumps, sigmoid
 from xtcl.sampling.whole_scores import whole_scores
@@ -80,17 +80,17 @@ def find_positives(
     shuffle = Shuffle(rows.num_nodes, seed, rows.device)
     everyone = ranks()
     own = everyone.share(all_nodes(rows.num_nodes))
-    blocks: Iterator[Scored]
+    settings = (own, height, table, shuffle, tie_break, exclude, number)
+    blocks: Iterator[Best]
     if isinstance(rows, CappedRows):
-        blocks = listed_scores(rows, own, height, table, shuffle, tie_break, exclude, number)
+        blocks = listed_scores(rows, *settings)
     else:
-        blocks = whole_scores(rows, own, height, table, shuffle, tie_break, exclude)
+        blocks = whole_scores(rows, *settings)
     found = [np.zeros((0, number), dtype=np.int64)]
     scores = [np.zeros((0, number), dtype=np.float32)]
     with alone():
-        for block in blocks:
-            best = block.best(number)
-            found.append(best[0].cpu().numpy())
-            scores.append(best[1].cpu().numpy())
-            progress(everyone.number * len(block.score))  # the others are about as far
+        for best in blocks:
+            found.append(best.nodes)
+            scores.append(best.scores)
+            progress(everyone.number * len(best.nodes))  # the others are about as far
     return Positives(*(everyone.gather(np.concatenate(part)) for part in (found, scores)))

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 NOBODY = -1
+
+
+class Best(NamedTuple):
+    """The best candidates of a block of nodes, off the device."""
+
+    nodes: np.ndarray  # int64 [b, number]
+    scores: np.ndarray  # float32 [b, number]
 
 
 class Scored(NamedTuple):
@@ -17,16 +25,16 @@ class Scored(NamedTuple):
     tie: Tensor  # float64 [b, c]
     node: Tensor | None  # int64 [b, c]; None where column v is node v
 
-    def best(self, number: int) -> tuple[Tensor, Tensor]:
-        """Nodes and scores of the `number` best of each row, best first; NOBODY where none."""
+    def best(self, number: int) -> Best:
+        """The `number` best of each row, best first; NOBODY where there are not so many."""
         wide = min(number, self.score.shape[1])
         place, score = _best(self.score, self.tie, wide)
         node = place if self.node is None else self.node.gather(1, place)
         node = node.masked_fill(torch.isneginf(score), NOBODY)
         padding = (0, number - wide)
-        return (
-            torch.nn.functional.pad(node, padding, value=NOBODY),
-            torch.nn.functional.pad(score, padding, value=-torch.inf),
+        return Best(
+            torch.nn.functional.pad(node, padding, value=NOBODY).cpu().numpy(),
+            torch.nn.functional.pad(score, padding, value=-torch.inf).cpu().numpy(),
         )
 
 

@@ -8,11 +8,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from xtcl.relations.halving import in_blocks
 from xtcl.relations.pattern_rows import PatternRows, all_nodes
 from xtcl.relations.relation import Relation
 from xtcl.relations.sparse import dense_rows, to_device
 from xtcl.sampling.patterns import encode
-from xtcl.sampling.scored import Scored
+from xtcl.sampling.scored import Best, Scored
 from xtcl.sampling.shuffle import Shuffle, tie_keys
 
 
@@ -24,19 +25,26 @@ def whole_scores(
     shuffle: Shuffle,
     tie_break: Relation | None,
     unwanted: sp.csr_array | None,
-) -> Iterator[Scored]:
-    """All nodes as candidates of those `asked` for, `height` at a time. Cost: O(b V) a block."""
+    number: int,
+) -> Iterator[Best]:
+    """The `number` best of all nodes for those `asked` for, `height` at a time.
+
+    Cost: O(b V) for a block of b nodes.
+    """
     banned = None if unwanted is None else to_device(unwanted, rows.device)
     own = tie_break in rows.relations
     others = None if tie_break is None or own else tie_break.on(rows.view)
     with rows.over(asked, all_nodes(rows.num_nodes)) as passing:
-        for nodes in passing.blocks(asked, height):
+
+        def best(nodes: Tensor) -> Best:
             score, similarity = block_scores(passing, table, nodes, tie_break if own else None)
             if others is not None:
                 similarity = others(nodes)
             if banned is not None:
                 score.masked_fill_(dense_rows(banned, nodes) > 0, -torch.inf)
-            yield Scored(score, tie_keys(shuffle(nodes), similarity), None)
+            return Scored(score, tie_keys(shuffle(nodes), similarity), None).best(number)
+
+        yield from in_blocks(best, asked.to(rows.device), height)
 
 
 def block_scores(

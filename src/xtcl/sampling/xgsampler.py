@@ -157,6 +157,11 @@ class XGSampler:
             progress=progress,
         )
 
+    def forget_relations(self) -> None:
+        """Let go of what the relations are made of; what asks for them makes it again."""
+        self._rows = None
+        self.view_.forget()
+
     def _tie_break(self) -> Relation | None:
         """The relation that breaks ties, one of our own where it is among them."""
         name = self.settings.tie_break

@@ -12,6 +12,7 @@ from torch import Tensor
 from xtcl.graph.graph import Graph
 from xtcl.learning.checkpoint import NoCheckpoints
 from xtcl.learning.watch import Judge
+from xtcl.memory import give_back_freed
 from xtcl.ranks import ranks
 from xtcl.tasks.answers import Answer
 from xtcl.tasks.choice import Choice, Train
@@ -81,8 +82,14 @@ def fit_task(
         choice = _agreed(task.choose(side, recipe, trial, options.seed, options.device))
         options.checkpoints.save("choice", _tensors(choice))
     own, found = on(side.graph)
-    fitted = train_plan(side.graph, task, recipe, choice.plan, found, own)
-    return with_head(side, task, recipe, choice, fitted, options)
+    return with_head(
+        side,
+        task,
+        recipe,
+        choice,
+        train_plan(side.graph, task, recipe, choice.plan, found, own),
+        options,
+    )
 
 
 def with_head(
@@ -100,16 +107,22 @@ def with_head(
         return FittedTask(task, embedded, head, side.graph.num_classes)
 
     chosen = headed(fitted)
-    if recipe.doubt < 1 and fitted.plan.attributes:
-        doubted = headed(doubting(fitted, side.graph, recipe.doubt, options.device))
-        lead = task.evidence(chosen.head) - task.evidence(doubted.head)
-        if lead < LEAD:  # False where nothing is known of one of them.
-            chosen = doubted
+    del fitted  # of the two embeddings one is not needed any more when the head is fitted again
+    if recipe.doubt < 1 and chosen.fitted.plan.attributes:
+        chosen = _likelier(
+            chosen, headed(doubting(chosen.fitted, side.graph, recipe.doubt, options.device))
+        )
     if recipe.sure == 1:
         return chosen
+    give_back_freed()
     embedding = chosen.fitted.embedding
     head = task.second_head(side, embedding, chosen.head, recipe, options.seed)
     return replace(chosen, head=head)
+
+
+def _likelier(chosen: FittedTask, doubted: FittedTask) -> FittedTask:
+    lead = chosen.task.evidence(chosen.head) - doubted.task.evidence(doubted.head)
+    return doubted if lead < LEAD else chosen  # not where nothing is known of one of them
 
 
 def _agreed(choice: Choice) -> Choice:

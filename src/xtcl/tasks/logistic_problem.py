@@ -44,11 +44,9 @@ def prepare(
         rows = rows.cpu()
     classes, codes = _checked_labels(labels, len(rows))
     mean = rows.mean(dim=0, dtype=torch.float64)
-    centred = centred_rows(rows, mean)
-    # A constant embedding has no length to divide by.
-    size = 1.0 if normalise else float(centred.square().sum(dim=1).mean().sqrt())
-    scale = size if size > 0 else 1.0
-    turned = principal_rows(scaled(centred, scale, normalise))
+    scale = 1.0 if normalise else _scale(centred_rows(rows, mean))
+    # No name for what is handed on: the turn takes copies of its own.
+    turned = principal_rows(scaled(centred_rows(rows, mean), scale, normalise))
     known = torch.from_numpy(codes).to(rows.device)
     return Problem(mean.cpu().numpy(), scale, normalise, classes, known, turned)
 
@@ -73,6 +71,12 @@ def _checked_labels(labels: ArrayLike, num_rows: int) -> tuple[Codes, Codes]:
             "Label nodes of another class, or draw a larger or a stratified training set."
         )
     return classes.astype(np.int64), codes.astype(np.int64)
+
+
+def _scale(centred: Tensor) -> float:
+    """Root mean square length of the rows; 1 for a constant embedding, which has no length."""
+    size = float(centred.square().sum(dim=1).mean().sqrt())
+    return size if size > 0 else 1.0
 
 
 def scaled(centred: Tensor, scale: float, normalise: bool) -> Tensor:

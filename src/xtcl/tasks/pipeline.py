@@ -14,10 +14,12 @@ from xtcl.graph.graph import Graph
 from xtcl.learning.checkpoint import NoCheckpoints
 from xtcl.learning.encoders.joined import Joined
 from xtcl.learning.encoders.registry import encoder_maker
+from xtcl.learning.encoders.remembered import forget
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.learning.loss import Loss
 from xtcl.learning.trainer import embed, train
 from xtcl.learning.watch import Judge, Watch
+from xtcl.memory import give_back_freed
 from xtcl.progress import Progress
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
@@ -41,6 +43,7 @@ class FitOptions:
     seed: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     block_rows: int | None = None
+    keep_relations: bool = True  # after the positives, for explanations and scores of links
     store: RelationStore | None = None
     progress: Progress = field(default_factory=Progress)
     checkpoints: NoCheckpoints = field(default_factory=NoCheckpoints)
@@ -101,6 +104,9 @@ def find_positives(training: Graph, task: Task, recipe: Recipe, options: FitOpti
     trust = torch.tensor(found.trust, dtype=torch.float64)
     kept = {"nodes": torch.from_numpy(found.positives), "trust": trust}
     options.checkpoints.save("positives", kept)
+    if not options.keep_relations:
+        sampler.forget_relations()
+    give_back_freed()
     return found
 
 
@@ -121,7 +127,7 @@ def train_plan(
     """
     x, edge_index = encoder_inputs(training, options.device)
     sources = task.sources(found.sampler.view_, found.positives, recipe)
-    encoders, results, members = [], [], []
+    encoders, parts, losses, members = [], [], [], []
     verdict = NOTHING
     for number, member in enumerate(plan.members):
         watch = None if judge is None else Watch(judge, to_beat=to_beat)
@@ -138,23 +144,28 @@ def train_plan(
                 watch=watch,
                 loss=options.loss,
             )
+        give_back_freed()
         verdict = verdict if watch is None else watch.best
         encoders.append(encoder)
-        results.append(trained)
+        parts.append(trained.embedding)
+        losses.append(trained.losses)
         epochs = watch.epochs if watch is not None and watch.epochs else member.training.epochs
         members.append(member.trained(epochs, found.trust))
     # The random attributes of a graph without any are nothing to keep.
     attributes = plan.attributes if training.has_attributes else 0.0
     joined = Joined(encoders, [member.weight for member in members], attributes, found.trust)
     with torch.no_grad():
-        embedding = joined.join([trained.embedding for trained in results], x, edge_index)
+        embedding = joined.join(parts, x, edge_index)
+    forget(joined)  # the data are no part of the model
+    del parts
+    give_back_freed()
     return FittedEmbedding(
         found.sampler,
         found.positives,
         Plan(tuple(members), attributes),
         joined.eval(),
         embedding,
-        tuple(trained.losses for trained in results),
+        tuple(losses),
         verdict,
     )
 
@@ -165,6 +176,7 @@ def doubting(
     """The fit with its trust in what was learned multiplied by `doubt`."""
     encoder = fitted.encoder.trusting(doubt * float(fitted.encoder.trust))
     embedding = embed(encoder, *encoder_inputs(training, device), fitted.plan.batch)
+    forget(encoder)  # the data are no part of the model
     return replace(fitted, encoder=encoder, embedding=embedding)
 
 

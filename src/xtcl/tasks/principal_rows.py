@@ -51,7 +51,7 @@ class PrincipalRows(NamedTuple):
 
 
 def principal_rows(rows: Tensor) -> PrincipalRows:
-    """Turn float64 rows [n, d], n > 1. Memory a few copies of the rows.
+    """Turn float64 rows [n, d], n > 1. Memory two or three copies of the rows.
 
     Nothing is approximated: an L2-penalised W lies in the span of the centred rows, the centre
     moves into the unpenalised intercept, and any rotation is exact. Only the first LEADING axes are
@@ -61,6 +61,7 @@ def principal_rows(rows: Tensor) -> PrincipalRows:
     n, d = rows.shape
     centre = rows.mean(dim=0)
     centred = rows - centre
+    del rows  # unless the caller needs them, they are gone
     if d < WIDE * n or n > FEW:
         turn = _leading_first(centred)
         return PrincipalRows(turn.forward(centred), centre, turn, None)

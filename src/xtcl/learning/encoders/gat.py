@@ -50,6 +50,11 @@ class GATEncoder(Layered):
         self.dropout = dropout
 
     @property
+    def width(self) -> int:
+        """Columns of the embedding."""
+        return int(self.convs[-1].get_parameter("lin.weight").shape[0])
+
+    @property
     def looks(self) -> tuple[bool, ...]:
         """Every layer attends to neighbours."""
         return tuple(True for _ in self.convs)

@@ -57,6 +57,11 @@ class GCNEncoder(Layered):
         self.dropout = dropout
 
     @property
+    def width(self) -> int:
+        """Columns of the embedding."""
+        return int(self.linears[-1].get_parameter("weight").shape[0])
+
+    @property
     def looks(self) -> tuple[bool, ...]:
         """The first layer has its neighbours in the smoothed attributes."""
         return (False, *(True for _ in self.between))

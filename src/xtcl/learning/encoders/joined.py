@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,10 @@ from xtcl.learning.unit_rows import unit_rows
 
 HOPS = (0, 1, 2)
 """How often the attributes that stand beside the members are smoothed."""
+
+ROWS = 2**15
+"""Rows of a part that are brought to their length at a time: copies of all would be as large again
+as the embedding itself."""
 
 
 class Joined(nn.Module):
@@ -53,15 +58,38 @@ class Joined(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Embeddings [V, sum of the widths]."""
-        return self.join([member(x, edge_index) for member in self.members], x, edge_index)
+        return self.join((member(x, edge_index) for member in self.members), x, edge_index)
 
-    def join(self, parts: list[Tensor], x: Tensor, edge_index: Tensor) -> Tensor:
-        """The members' embeddings `parts` and the attributes of the nodes as one embedding."""
-        if len(parts) == 1 and not self.attributes:
-            return parts[0]
+    def join(self, parts: Iterable[Tensor], x: Tensor, edge_index: Tensor) -> Tensor:
+        """The members' embeddings `parts` and the attributes of the nodes as one embedding.
+
+        Where the members know their widths, the parts are taken one after the other: no two of
+        them need be there at once. Memory beside them: the result, and a block of rows.
+        """
+        if len(self.members) == 1 and not self.attributes:
+            (only,) = parts
+            return only
+        widths: list[Any] = [getattr(member, "width", None) for member in self.members]
+        if None in widths:
+            parts = list(parts)
+            widths = [part.shape[1] for part in parts]
+        kept = x.shape[1] * len(HOPS) if self.attributes else 0
+        joined = x.new_empty(len(x), sum(widths) + kept)
         trust = self.trust.sqrt() if self.attributes else 1.0
-        joined = [trust * w * unit_rows(part) for w, part in zip(self.weights, parts, strict=True)]
+        done = 0
+        for weight, part in zip(self.weights, parts, strict=True):
+            done = _fill(joined, done, trust * weight, part)
         if self.attributes:
             scale = self.attributes / len(HOPS) ** 0.5
-            joined += [scale * unit_rows(smooth(x, edge_index)) for smooth in self.smoothings]
-        return torch.cat(joined, dim=1)
+            for smooth in self.smoothings:
+                done = _fill(joined, done, scale, smooth(x, edge_index))
+        return joined
+
+
+def _fill(joined: Tensor, first: int, scale: Tensor | float, part: Tensor) -> int:
+    """Put `part`, its rows at the length `scale`, into the columns from `first`; the next free."""
+    end = first + part.shape[1]
+    for start in range(0, len(part), ROWS):
+        rows = slice(start, start + ROWS)
+        joined[rows, first:end] = scale * unit_rows(part[rows])
+    return end

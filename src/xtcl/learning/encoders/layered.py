@@ -21,6 +21,11 @@ class Layered(nn.Module, ABC):
 
     @property
     @abstractmethod
+    def width(self) -> int:
+        """Columns of the embedding."""
+
+    @property
+    @abstractmethod
     def looks(self) -> tuple[bool, ...]:
         """For each layer whether it reads a node's neighbours, or only the node itself."""
 

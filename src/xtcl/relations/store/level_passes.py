@@ -100,6 +100,7 @@ class RecordedLevels:
     def __init__(self, writer: PairsWriter, computed: ComputedLevels) -> None:
         self._writer: PairsWriter | None = writer
         self._computed = computed
+        self._last = -1  # the last node whose row was written
 
     def levels(self, nodes: Tensor) -> Tensor:
         """Levels of `nodes` [b] to all nodes, uint8 [b, V]."""
@@ -108,10 +109,12 @@ class RecordedLevels:
     def both(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Similarities and levels of `nodes`, each [b, V]."""
         similarities, levels = self._computed.both(nodes)
-        if self._writer is not None:
+        # A block that ran out of memory is asked for again, in halves.
+        if self._writer is not None and int(nodes[-1]) > self._last:
             rows = AboveRows.of_block(nodes, similarities, levels)
             with self.forgiving():
                 self._writer.append(nodes.cpu().numpy(), rows)
+                self._last = int(nodes[-1])
         return similarities, levels
 
     @contextmanager

@@ -1,0 +1,57 @@
+"""The plan of a fit, for a person to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from xtcl.cli.tables import plain_table
+
+if TYPE_CHECKING:
+    from xtcl.planning.fit_plan import FitPlan
+
+GB = 2**30
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds in words, as roughly as they are known."""
+    if seconds is None:
+        return "unknown"
+    if seconds < 1.5:
+        return "a second"
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
+def print_plan(plan: FitPlan, budget: int | None) -> None:
+    """What was decided, then a row for each stage; the seconds are those of two CPU cores."""
+    console = Console()
+    for line in decisions(plan, budget):
+        console.print(line, markup=False, soft_wrap=True, highlight=False)
+    table = plain_table("stage", "time", "peak memory", numbers=["peak memory"])
+    for stage in plan.stages:
+        table.add_row(stage.name, duration(stage.seconds), f"{stage.peak / GB:.2f} GB")
+    table.add_row("whole fit", duration(plan.seconds), f"{plan.peak / GB:.2f} GB")
+    console.print()
+    console.print(table)
+
+
+def decisions(plan: FitPlan, budget: int | None) -> Iterator[str]:
+    """One line for each thing that was decided."""
+    cap = plan.recipe.sampler.cap
+    allowed = "no budget given" if budget is None else f"{budget / GB:.2f} GB"
+    yield f"memory:       {allowed}"
+    yield f"mode:         {'exact' if cap is None else f'top-k, the {cap} best of a relation'}"
+    yield f"blocks:       {plan.block_rows:,} nodes at a time"
+    for number, member in enumerate(plan.recipe.plans[0].members, start=1):
+        batch = member.training.batch.neighbours
+        way = "the whole graph in every step"
+        if batch is not None:
+            most = f", up to {batch[0]} neighbours each" if batch else ""
+            way = f"mini-batches of {member.training.anchors:,} anchors{most}"
+        yield f"encoder {number}:    {way}"
+    if plan.store:
+        yield f"to the store: about {plan.store / GB:.2f} GB"

@@ -1,0 +1,67 @@
+"""`xtcl fit --dry-run`: the plan, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from xtcl.cli.main import app
+from xtcl.graph.datasets import block_model
+
+BUDGET = 4
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    found = CliRunner().invoke(app, ["fit", *words])
+    return found.exit_code, found.stdout, found.stderr
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> str:
+    path = tmp_path / "graph.npz"
+    block_model(300).save(path)
+    return str(path)
+
+
+def test_shows_the_plan_and_writes_nothing(graph: str, tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    before = sorted(tmp_path.rglob("*"))
+    code, text, _ = run(graph, "--dry-run", "--out", str(tmp_path / "run"), "--store", store)
+    assert code == 0
+    for stage in ("relations", "positives", "training", "embedding", "head", "whole fit"):
+        assert stage in text
+    for word in ("exact", "nodes at a time", "the whole graph in every step", "to the store"):
+        assert word in text
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_with_a_run_is_no_obstacle(graph: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
+    assert run(graph, "--dry-run", "--out", str(tmp_path))[0] == 0
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_as_one_object(graph: str, task: str) -> None:
+    words = (graph, "--task", task, "--dry-run", "--json", "--cap", "8", "--memory", "2GB")
+    code, text, _ = run(*words)
+    assert code == 0
+    plan = json.loads(text)
+    assert plan["mode"] == "top-k"
+    assert plan["cap"] == 8
+    assert plan["budget_bytes"] == 2 * 2**30
+    assert plan["mini_batches"] is False
+    assert plan["peak_bytes"] == max(stage["peak"] for stage in plan["stages"])
+    assert plan["seconds"] == pytest.approx(sum(stage["seconds"] for stage in plan["stages"]))
+    assert run(*words)[1] == text
+
+
+def test_too_little_memory_is_refused_before_any_work(graph: str, tmp_path: Path) -> None:
+    for extra in (["--dry-run"], []):
+        code, text, told = run(graph, "--memory", "100MB", "--out", str(tmp_path / "run"), *extra)
+        assert code == BUDGET
+        assert not text
+        assert "needs about 0.6 GB and the budget is 0.1 GB" in told
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,36 @@
+"""A fit of a large graph that may map no more memory than its budget leaves; prints the peak."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+
+import torch
+
+from xtcl.estimator import XTCL
+from xtcl.graph.datasets import block_model
+from xtcl.graph.node_split import node_split
+from xtcl.memory import parse_memory
+
+
+def status_bytes(name: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+
+
+def fit(nodes: int, memory: str) -> None:
+    graph = block_model(nodes, num_attributes=32, mean_degree=8)
+    split = node_split(graph, 0.05, seed=0)
+    model = XTCL(cap=8, width=128, epochs=1, memory=memory, device="cpu")
+    # What libraries map and never touch is no memory: the limit counts from here on.
+    allowed = status_bytes("VmSize") + parse_memory(memory) - status_bytes("VmRSS")
+    resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
+    model.fit(graph, split)
+    assert model.score(split) > 0.5
+    print(status_bytes("VmHWM"))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    fit(int(sys.argv[1]), sys.argv[2])

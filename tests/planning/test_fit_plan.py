@@ -1,0 +1,162 @@
+"""The plan of a fit: what it decides at which budget, and that it decides the same each time."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_runs import small_graph, small_model, small_split
+
+from xtcl.errors import BudgetError
+from xtcl.planning.budget import EVERYTHING, memory_there, plan_fit
+from xtcl.planning.fit_plan import INTERPRETER, lay_out
+from xtcl.planning.relation_bytes import PAIR_BYTES, SMALLEST_BLOCK, usual_rows
+from xtcl.planning.workload import Workload
+from xtcl.runs.identity import fit_identity
+from xtcl.tasks.registry import make_task
+
+GB = 2**30
+DATA_SETS = {
+    "cora": (2708, 5278, 1433, 7),
+    "citeseer": (3327, 4552, 3703, 6),
+    "photo": (7650, 119_081, 745, 8),
+    "computers": (13_752, 245_861, 767, 10),
+    "pubmed": (19_717, 44_324, 500, 3),
+}
+
+
+def work(
+    nodes: int,
+    edges: int,
+    attributes: int,
+    classes: int = 8,
+    *,
+    task: str = "nodes",
+    encoder: str = "gcn",
+    cap: int | None = None,
+) -> Workload:
+    recipe = make_task(task).recipe(encoder)
+    recipe = replace(recipe, sampler=replace(recipe.sampler, cap=cap))
+    labelled = nodes // 10 if task == "nodes" else 0
+    stored = 4 * nodes * attributes
+    sizes = (nodes, edges, attributes, stored, classes, labelled)
+    return Workload("planned", task, *sizes, recipe, encoder)
+
+
+LARGE = work(100_000, 1_000_000, 128, cap=32)
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_the_data_sets_train_over_the_whole_graph(name: str, task: str) -> None:
+    known = work(*DATA_SETS[name], task=task)
+    plan = lay_out(known, 4 * GB)
+    assert plan.recipe == known.recipe
+    assert plan.relations_kept
+    assert plan.block_rows == usual_rows(known)
+    assert plan.peak <= 4 * GB
+
+
+def test_without_a_budget_a_share_of_what_is_there_counts() -> None:
+    known = work(*DATA_SETS["cora"])
+    if memory_there("cpu") > 4 * GB:
+        assert plan_fit(known, None) == lay_out(known, EVERYTHING)
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+def test_mini_batches_come_in_where_a_full_pass_has_no_room(encoder: str) -> None:
+    large = work(100_000, 1_000_000, 128, cap=32, encoder=encoder)
+    whole = lay_out(large, EVERYTHING)
+    assert not whole.mini_batches
+    assert not whole.notes
+    plan = plan_fit(large, 3 * GB)
+    assert plan.peak <= 3 * GB < whole.peak
+    assert plan.mini_batches
+    assert not plan.relations_kept
+    for member in plan.recipe.plans[0].members:
+        assert member.training.batch.neighbours is not None
+    assert "mini-batches" in plan.notes[0]
+    assert "3.0 GB are allowed" in plan.notes[0]
+
+
+def test_equal_work_gets_equal_plans_and_less_memory_never_more() -> None:
+    assert plan_fit(LARGE, 3 * GB) == plan_fit(replace(LARGE), 3 * GB)
+    peaks = [lay_out(LARGE, budget).peak for budget in (3 * GB, 4 * GB, 8 * GB, EVERYTHING)]
+    assert peaks == sorted(peaks)
+
+
+@pytest.mark.parametrize("rows", [SMALLEST_BLOCK, 100, 850])
+def test_blocks_fill_what_the_rest_leaves(rows: int) -> None:
+    known = work(20_000, 40_000, 2)
+    known = replace(known, recipe=known.recipe.each(lambda m: replace(m, encoder={"width": 8})))
+    row = PAIR_BYTES * known.nodes
+    smallest = lay_out(known, 0)
+    positives = next(stage for stage in smallest.stages if stage.name == "positives")
+    budget = positives.peak + (rows - SMALLEST_BLOCK) * row
+    assert lay_out(known, budget).block_rows == min(rows, usual_rows(known))
+    assert lay_out(known, budget + row - 1).block_rows == min(rows, usual_rows(known))
+
+
+def test_too_little_is_refused_with_the_numbers() -> None:
+    exact = work(200_000, 400_000, 16)
+    few = replace(exact, recipe=exact.recipe.each(lambda m: replace(m, encoder={"width": 16})))
+    least = lay_out(few, 0).peak
+    assert plan_fit(few, least).block_rows == SMALLEST_BLOCK
+    with pytest.raises(BudgetError, match=r"'planned' needs about .* GB and the budget is") as told:
+        plan_fit(few, least - 2**20)
+    assert told.value.exit_code == 4
+    with pytest.raises(BudgetError, match="Allow more memory, or use fewer attributes"):
+        plan_fit(few, INTERPRETER)
+
+
+def test_top_k_mode_is_named_where_it_would_fit() -> None:
+    exact = work(400_000, 800_000, 4)
+    narrow = replace(exact, recipe=exact.recipe.each(lambda m: replace(m, encoder={"width": 8})))
+    capped = replace(
+        narrow, recipe=replace(narrow.recipe, sampler=replace(narrow.recipe.sampler, cap=32))
+    )
+    least, listed = lay_out(narrow, 0).peak, lay_out(capped, 0).peak
+    assert listed < least
+    with pytest.raises(BudgetError, match=r"with --cap 32 it needs about \d"):
+        plan_fit(narrow, (least + listed) // 2)
+
+
+def test_a_planned_recipe_is_what_the_run_says_and_resumes_by(tmp_path: Path) -> None:
+    graph = small_graph(400)
+    split = small_split(graph, "nodes")
+    free = small_model(width=256, epochs=2)
+    least = _tight()
+    model, roomy = (small_model(width=256, epochs=2, memory=each) for each in (least, "4GB"))
+    tight, wide = (each.memory_plan(graph, split) for each in (model, roomy))
+    assert tight.mini_batches
+    assert not wide.mini_batches
+    same = fit_identity(model, graph, split)
+    assert same == fit_identity(small_model(width=256, epochs=2, memory=least), graph, split)
+    assert same != fit_identity(free, graph, split) == fit_identity(roomy, graph, split)
+    model.fit(graph, split).save(tmp_path)
+    assert model.recipe_ == tight.recipe
+    stored = tomllib.loads((tmp_path / "config.toml").read_text())
+    members = stored["recipe"]["plans"][0]["members"]
+    assert members[0]["training"]["batch"]["neighbours"] == []
+    assert members[1]["training"]["batch"]["neighbours"] == [10]
+    assert stored["memory"]["block_rows"] == tight.block_rows
+    assert np.isfinite(model.embedding_).all()
+
+
+def _tight() -> int:
+    """A budget for small_graph(400) at width 256 that a full pass does not fit, but the rest."""
+    graph = small_graph(400)
+    split = small_split(graph, "nodes")
+    low, high = INTERPRETER, 2 * GB
+    while high - low > 1000:
+        middle = (low + high) // 2
+        try:
+            small_model(width=256, epochs=2, memory=middle).memory_plan(graph, split)
+        except BudgetError:
+            low = middle
+        else:
+            high = middle
+    return high
