@@ -34,11 +34,12 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def _usual_mode(target: Path) -> int:
     # mkstemp makes files that only the owner can read; give what a plain open() would have given.
-    if target.exists():
+    try:
         return target.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+    except FileNotFoundError:  # also where another process has just removed it
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
 
 
 def _sync(path: Path) -> None:

@@ -30,6 +30,7 @@ NEWTON_STEPS = 200
 CG_STEPS = 1000
 STALL = 1e-6  # relative error that is good enough where rounding ends the search
 EPS = torch.finfo(torch.float64).eps
+COLUMNS = 256  # squared at a time: the squares of all rows would be one copy more of them
 
 
 class Weights(NamedTuple):
@@ -131,11 +132,12 @@ def solve_path(
     all rows. Every class 0..num_classes-1 needs a row in every problem. Rows are best given in
     principal axes (`principal_rows`), where the preconditioner is good. `tolerance` bounds the
     relative error of W. A Hessian product costs 4 n d P (K - 1) operations; memory is a few
-    P x K x n arrays, and for a moment the squares of the rows.
+    P x K x n arrays.
     """
     mask = rows.new_ones(1, len(rows)) if kept is None else kept.to(rows)
     count = mask.sum(dim=1, keepdim=True)
-    spectrum = torch.cat([mask @ rows**2, count], dim=1)[:, None]
+    squares = [mask @ part.square() for part in torch.split(rows, COLUMNS, dim=1)]
+    spectrum = torch.cat([*squares, count], dim=1)[:, None]
     target = one_hot(codes, num_classes).T.to(rows) * mask[:, None]
     identity = torch.eye(num_classes).to(rows)
     contrasts = torch.linalg.qr(identity[:, 1:] - identity[:, :1]).Q
