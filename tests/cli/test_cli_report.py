@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from answer_runs import fitted, run_folder
@@ -81,6 +82,31 @@ def test_damaged_labels_are_refused(run: Path, labels: str) -> None:
     assert result.exit_code == 3
     assert result.stderr.startswith("Error: ")
     assert not (run / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    "change", [{"test": [999]}, {"test": [-1]}, {"train": "a"}, {"kind": None}, {"seed": {}}]
+)
+def test_a_damaged_split_is_refused_by_its_name(run: Path, change: dict[str, Any]) -> None:
+    split = run / "split.json"
+    split.write_text(json.dumps(json.loads(split.read_text()) | change))
+    result = xtcl("report", run)
+    assert result.exit_code == 3
+    assert result.stderr.startswith("Error: ")
+    assert not (run / "report.html").exists()
+
+
+def test_a_split_that_is_cut_short_is_named(run: Path) -> None:
+    (run / "split.json").write_text("{")
+    result = xtcl("report", run)
+    assert result.exit_code == 3
+    assert "split.json' cannot be read" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("compared", [{"a": "x", "b": 1}, {"a": None, "b": 1}, {"a": True}, [1, 2]])
+def test_odd_figures_are_passed_over(run: Path, compared: Any) -> None:
+    (run / "metrics.json").write_text(json.dumps({"compared": compared}))
+    assert xtcl("report", run).exit_code == 0
 
 
 def test_misuse(run: Path, tmp_path: Path) -> None:

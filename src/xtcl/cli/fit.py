@@ -134,7 +134,7 @@ def fit(
         plan = model.memory_plan(whole, split)  # refuses too little memory
         if dry_run:
             if everyone.first:
-                _show_plan(plan, budget, as_json)
+                _show_plan(plan, budget, whole.num_nodes, as_json)
             return
         for note in plan.notes:
             notes.print(note, soft_wrap=True, markup=False)
@@ -200,13 +200,13 @@ def _fit(
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _show_plan(plan: FitPlan, budget: int | None, as_json: bool) -> None:
+def _show_plan(plan: FitPlan, budget: int | None, nodes: int, as_json: bool) -> None:
     for note in plan.notes:
         typer.echo(note, err=True)
     if as_json:
         typer.echo(json.dumps({"budget_bytes": budget, **plan.described()}))
     else:
-        print_plan(plan, budget)
+        print_plan(plan, budget, nodes)
 
 
 def _relation_store(folder: Path | None, limit: str | None) -> RelationStore | None:

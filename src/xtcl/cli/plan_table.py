@@ -26,10 +26,10 @@ def duration(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
-def print_plan(plan: FitPlan, budget: int | None) -> None:
+def print_plan(plan: FitPlan, budget: int | None, nodes: int) -> None:
     """What was decided, then a row for each stage; the seconds are those of two CPU cores."""
     console = Console()
-    for line in decisions(plan, budget):
+    for line in decisions(plan, budget, nodes):
         console.print(line, markup=False, soft_wrap=True, highlight=False)
     table = plain_table("stage", "time", "peak memory", numbers=["peak memory"])
     for stage in plan.stages:
@@ -39,13 +39,14 @@ def print_plan(plan: FitPlan, budget: int | None) -> None:
     console.print(table)
 
 
-def decisions(plan: FitPlan, budget: int | None) -> Iterator[str]:
+def decisions(plan: FitPlan, budget: int | None, nodes: int) -> Iterator[str]:
     """One line for each thing that was decided."""
     cap = plan.recipe.sampler.cap
     allowed = "no budget given" if budget is None else f"{budget / GB:.2f} GB"
     yield f"memory:       {allowed}"
     yield f"mode:         {'exact' if cap is None else f'top-k, the {cap} best of a relation'}"
-    yield f"blocks:       {plan.block_rows:,} nodes at a time"
+    some = f"{plan.block_rows:,} nodes at a time"
+    yield f"blocks:       {'all nodes at once' if plan.block_rows >= nodes else some}"
     for number, member in enumerate(plan.recipe.plans[0].members, start=1):
         batch = member.training.batch.neighbours
         way = "the whole graph in every step"

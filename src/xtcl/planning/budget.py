@@ -71,7 +71,7 @@ def _refusal(work: Workload, plan: FitPlan, budget: int) -> str:
             )
     return (
         f"A fit of graph '{work.name}' needs about {plan.peak / GB:.1f} GB and the budget is "
-        f"{budget / GB:.1f} GB: {_MOST[least.name]} takes most, with blocks and batches as small "
+        f"{budget / GB:.2g} GB: {_MOST[least.name]} takes most, with blocks and batches as small "
         f"as they go. {remedy}"
     )
 

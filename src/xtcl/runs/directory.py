@@ -26,13 +26,14 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xtcl.errors import DataError
 from xtcl.files import atomic_path
 from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit
 from xtcl.relations.registry import make_relation
 from xtcl.report.weights_picture import draw_weights
 from xtcl.runs.embeddings_file import write_embeddings
-from xtcl.runs.held_out import read_held_out, write_held_out
+from xtcl.runs.held_out import read_held_out, refusing_file, write_held_out
 from xtcl.runs.model_files import (
     load_model,
     plain_parameters,
@@ -99,10 +100,10 @@ def read_run(
             with refusing_settings(place):
                 model.set_params(recipe=Recipe.from_plain(described["parameters"]["recipe"]))
         load_model(place, described, model, encoder, task)
-        model._split = read_split(Path(folder) / "split.json")
-        classes = model.training_side_.graph.num_classes
-        model._test_labels = read_held_out(Path(folder), model._split, classes)
         model.environment_ = described.get("environment", {})
+    graph = model.training_side_.graph
+    model._split = read_split(Path(folder) / "split.json", graph.num_nodes)
+    model._test_labels = read_held_out(Path(folder), model._split, graph.num_classes)
     model.set_params(
         encoder=encoder if encoder is not None else model.encoder,
         task=task if task is not None else model.task,
@@ -110,13 +111,20 @@ def read_run(
     return model
 
 
-def read_split(path: Path) -> NodeSplit | LinkSplit | None:
+def read_split(path: Path, num_nodes: int) -> NodeSplit | LinkSplit | None:
     """The split that `write_run` wrote; None where the fit had none."""
     if not path.is_file():
         return None
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    kind = LinkSplit if stored["kind"] == "links" else NodeSplit
-    return kind.from_json(stored)
+    with refusing_file(path):
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        split = (LinkSplit if stored["kind"] == "links" else NodeSplit).from_json(stored)
+    parts = (split.train, split.test)
+    if any(part.size and (part.min() < 0 or part.max() >= num_nodes) for part in parts):
+        raise DataError(
+            f"'{path}' names nodes that the graph of {num_nodes:,} nodes does not have; fit and "
+            "save the model again."
+        )
+    return split
 
 
 def config_text(model: XTCL) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,18 @@ from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit
 
 FILE = "test_labels.json"
+
+
+@contextmanager
+def refusing_file(path: Path) -> Iterator[None]:
+    """Turn contents of the wrong kind into a sentence that names the file."""
+    try:
+        yield
+    except (AttributeError, LookupError, OSError, TypeError, ValueError) as broken:
+        raise DataError(
+            f"'{path}' cannot be read ({type(broken).__name__}: {broken}); fit and save the model "
+            "again."
+        ) from broken
 
 
 def held_out_labels(graph: Graph, split: NodeSplit | LinkSplit | None) -> np.ndarray | None:
@@ -40,8 +54,9 @@ def read_held_out(
     path = folder / FILE
     if not isinstance(split, NodeSplit) or not path.is_file():
         return None
-    labels = np.array(json.loads(path.read_text(encoding="utf-8"))["labels"])
-    codes = labels.astype(np.int64)
+    with refusing_file(path):
+        labels = np.array(json.loads(path.read_text(encoding="utf-8"))["labels"])
+        codes = labels.astype(np.int64)
     if codes.shape != split.test.shape or not np.isin(codes, np.arange(-1, num_classes)).all():
         raise DataError(
             f"'{path}' does not belong to the split beside it; fit and save the model again."

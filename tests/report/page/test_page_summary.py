@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -15,9 +17,11 @@ from xtcl.report.page.closeness import POSITIVES, closeness
 from xtcl.report.page.facts import RunFacts
 from xtcl.report.page.node_map import SIDE, node_map, project
 from xtcl.report.page.node_test import MOST, node_test
+from xtcl.report.page.relation_rows import RelationRow
 from xtcl.report.page.reliability import reliability
 from xtcl.report.page.share_interval import wilson
 from xtcl.report.page.summary import summarise
+from xtcl.report.page.words import _signals, _trust
 from xtcl.tasks.own_task import OwnTask
 
 __all__ = ["few_resamples"]
@@ -194,3 +198,29 @@ def test_many_classes_are_shortened() -> None:
     # Some of the others hit their own class, and some hit another of them.
     right = sum(round((s.found or 0) * s.count) for s in found.scores)
     assert sum(found.confusion[k][k] for k in range(MOST)) >= right
+
+
+def row(title: str, support: int, weight: float) -> RelationRow:
+    return RelationRow(title, weight, 0.0, 0.9, support, (weight - 0.1, weight + 0.1))
+
+
+def test_few_pairs_are_no_headline_where_many_speak() -> None:
+    few, many = row("Link", 2, 3.0), row("PageRank", 500, 1.0)
+    assert "is “PageRank”: of the" in _signals("nodes", [few, many], 0.3).text
+    assert "is “Link” (few pairs): of the" in _signals("nodes", [few], 0.3).text
+
+
+@pytest.mark.parametrize(
+    ("count", "verdict"), [(60, "no more apart than 60 nodes can tell"), (6000, "too sure")]
+)
+def test_few_nodes_give_no_verdict_on_probabilities(count: int, verdict: str) -> None:
+    right = np.arange(count) < 0.8 * count
+    known = node_test(RunFacts.of(hostile_fit("nodes")))
+    assert known is not None
+    found = replace(
+        known,
+        count=count,
+        interval=wilson(int(right.sum()), count),
+        reliability=reliability(np.full(count, 0.87), right),
+    )
+    assert verdict in _trust(found).text

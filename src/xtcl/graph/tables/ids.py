@@ -15,7 +15,7 @@ from xtcl.graph.tables.table import Table, place
 
 LONGEST = 256
 INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
-FORMULA = r"^[=@]"
+FORMULA = r"^([=@]|[+-][^0-9.])"
 CHUNK = 1 << 16
 
 

@@ -83,6 +83,11 @@ def summarise(model: XTCL, metrics: Mapping[str, Any] | None = None) -> PageSumm
 
 def _figures(compared: object) -> tuple[tuple[str, float], ...]:
     """Scores of several methods on the same split; of one alone there is nothing to compare."""
-    if not isinstance(compared, Mapping) or len(compared) < 2:
+    if not isinstance(compared, Mapping):
         return ()
-    return tuple((shown(name), float(figure)) for name, figure in compared.items())
+    found = [(shown(name), figure) for name, figure in compared.items() if _is_number(figure)]
+    return tuple(found) if len(found) > 1 else ()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

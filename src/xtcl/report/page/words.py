@@ -10,7 +10,6 @@ from xtcl.report.page.link_test import LinkTest
 from xtcl.report.page.look_at import SURE, LookAt
 from xtcl.report.page.node_test import NodeTest
 from xtcl.report.page.relation_rows import RelationRow
-from xtcl.report.page.reliability import Reliability
 
 CLOSE = 0.03
 """A mean gap between said and true probabilities that is small."""
@@ -38,7 +37,7 @@ def summary_words(
     """What a reader in a hurry should take along; `alike` is the share of all known pairs."""
     said = [_quality(task, health, nodes, links), _signals(task, relations, alike)]
     if nodes is not None:
-        said.append(_trust(nodes.reliability))
+        said.append(_trust(nodes))
     careful = _careful(health, nodes, look)
     if careful:
         said.append(Said("Be careful with", " ".join(careful)))
@@ -94,9 +93,11 @@ def _signals(task: str, relations: Sequence[RelationRow], share: float) -> Said:
             "What mattered",
             f"Nothing for certain: no relation clearly speaks for two nodes being {alike} here.",
         )
+    best.sort(key=lambda row: row.is_few)  # those that rest on many pairs first, else by weight
     first = best[0]
+    few = " (few pairs)" if first.is_few else ""
     text = (
-        f"The strongest sign that two nodes are {alike} is “{first.title}”: of the "
+        f"The strongest sign that two nodes are {alike} is “{first.title}”{few}: of the "
         f"{first.support:,} known pairs that stand out by it, {rough(first.precision)} are; of all "
         f"known pairs, {rough(share)}."
     )
@@ -109,10 +110,14 @@ def _signals(task: str, relations: Sequence[RelationRow], share: float) -> Said:
     return Said("What mattered", text)
 
 
-def _trust(found: Reliability) -> Said:
+def _trust(nodes: NodeTest) -> Said:
+    found = nodes.reliability
     gap = found.said - found.right
+    low, high = nodes.interval
     if found.ece <= CLOSE:
         verdict = "you can take its probabilities at their word"
+    elif low <= found.said <= high and abs(gap) >= CLOSE:
+        verdict = f"no more apart than {nodes.count:,} nodes can tell"
     elif abs(gap) < CLOSE:
         verdict = "right on average, but too high in places and too low in others"
     elif gap > 0:
@@ -126,12 +131,16 @@ def _trust(found: Reliability) -> Said:
     )
 
 
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
 def _careful(health: Health, nodes: NodeTest | None, look: LookAt) -> list[str]:
     told = []
     if look.sure_wrong:
         told.append(
-            f"{look.sure_wrong:,} held-out node(s) that it was {percent(SURE)} sure of or more, "
-            "and wrong."
+            f"{look.sure_wrong:,} held-out node{_s(look.sure_wrong)} that it was {percent(SURE)} "
+            "sure of or more, and wrong."
         )
     if nodes is not None and nodes.scores and (nodes.scores[0].found or 0.0) < nodes.accuracy:
         worst = nodes.scores[0]
@@ -140,9 +149,9 @@ def _careful(health: Health, nodes: NodeTest | None, look: LookAt) -> list[str]:
             "held-out nodes were found."
         )
     if health.isolated:
-        told.append(f"{health.isolated:,} node(s) without any link.")
+        told.append(f"{health.isolated:,} node{_s(health.isolated)} without any link.")
     if health.blank:
-        told.append(f"{health.blank:,} node(s) without any attribute.")
+        told.append(f"{health.blank:,} node{_s(health.blank)} without any attribute.")
     by_chance = health.by_chance or 0.0
     if health.homophily is not None and health.homophily < by_chance + 0.05:
         told.append("Links here join classes as chance would: neighbours say little.")

@@ -213,7 +213,7 @@
   find.addEventListener("input", () => {
     const wanted = find.value.trim();
     const shown = data.names.slice(0, count);
-    const at = wanted ? [shown.indexOf(wanted), shown.findIndex((name) => name.startsWith(wanted))].find((i) => i >= 0) ?? -1 : -1;
+    const at = wanted ? [shown.indexOf(wanted), shown.findIndex((name) => name.startsWith(wanted) || (name.endsWith("…") && wanted.startsWith(name.slice(0, -1))))].find((i) => i >= 0) ?? -1 : -1;
     find.classList.toggle("none", Boolean(wanted) && at < 0);
     view.zoom = 1; view.x = view.y = 0;
     choose(at);
