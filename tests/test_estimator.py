@@ -429,7 +429,7 @@ def test_a_gpu_that_is_not_there_is_named() -> None:
 
 def test_a_budget_that_is_too_small_is_named() -> None:
     graph = small_graph()
-    with pytest.raises(BudgetError, match=r"needs about .* GB and the budget is 0\.0 GB"):
+    with pytest.raises(BudgetError, match=r"needs about .* GB and the budget is 1 MB"):
         small_model(memory="1MB").fit(graph)
 
 

@@ -33,7 +33,7 @@ def test_shows_the_plan_and_writes_nothing(graph: str, tmp_path: Path) -> None:
     assert code == 0
     for stage in ("relations", "positives", "training", "embedding", "head", "whole fit"):
         assert stage in text
-    for word in ("exact", "nodes at a time", "the whole graph in every step", "to the store"):
+    for word in ("exact", "all nodes at once", "the whole graph in every step", "to the store"):
         assert word in text
     assert sorted(tmp_path.rglob("*")) == before
 

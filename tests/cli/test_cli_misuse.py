@@ -141,7 +141,7 @@ def test_options_both_commands_refuse(
     [
         (["--memory", "much"], USAGE, "memory='much'"),
         (["--memory", "-4GB"], USAGE, "memory='-4GB'"),
-        (["--memory", "1MB"], BUDGET, "the budget is 0.0 GB"),
+        (["--memory", "1MB"], BUDGET, "the budget is 1 MB"),
         (["--sampler", "best"], USAGE, "sampler='best'"),
         (["--encoder", "gin"], USAGE, "--encoder"),
         (["--compare", "magic"], USAGE, "There is no method 'magic'"),

@@ -71,9 +71,13 @@ def _refusal(work: Workload, plan: FitPlan, budget: int) -> str:
             )
     return (
         f"A fit of graph '{work.name}' needs about {plan.peak / GB:.1f} GB and the budget is "
-        f"{budget / GB:.2g} GB: {_MOST[least.name]} takes most, with blocks and batches as small "
+        f"{_amount(budget)}: {_MOST[least.name]} takes most, with blocks and batches as small "
         f"as they go. {remedy}"
     )
+
+
+def _amount(size: int) -> str:
+    return f"{size / GB:.1f} GB" if size >= 0.05 * GB else f"{size / 2**20:.0f} MB"
 
 
 _MOST = {
