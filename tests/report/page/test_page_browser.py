@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,18 @@ def _find(browser: Any, selector: str) -> Any:
     return browser.find_element("css selector", selector)
 
 
+def _tells_of(browser: Any, tip: Any, name: str) -> bool:
+    told = browser.execute_script("return arguments[0].firstChild?.textContent", tip)
+    return bool(tip.is_displayed() and told == name)
+
+
+def _soon(browser: Any, holds: Callable[[], bool]) -> None:
+    """Wait for what the page does in its next frames."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    WebDriverWait(browser, 10, poll_frequency=0.05).until(lambda _: holds())
+
+
 def test_every_colour_draws_another_map(page: Any) -> None:
     assert _find(page, "#map-canvas").get_attribute("data-drawn") == "80"
     assert not _find(page, "#map-still").is_displayed()
@@ -115,9 +128,7 @@ def test_a_node_shows_its_id_as_text(page: Any) -> None:
         x = MARGIN + data["x"][node] / SIDE * (width - 2 * MARGIN) - width / 2
         y = MARGIN + (1 - data["y"][node] / SIDE) * (height - 2 * MARGIN) - height / 2
         ActionChains(page, 0).move_to_element_with_offset(canvas, round(x), round(y)).perform()
-        assert tip.is_displayed()
-        name = page.execute_script("return arguments[0].firstChild.textContent", tip)
-        assert name == shown(HOSTILE[node])
+        _soon(page, partial(_tells_of, page, tip, shown(HOSTILE[node])))
     assert "Predicted: " in tip.text
     assert "Positives: " in tip.text or "No positives" in tip.text
     assert not tip.find_elements("css selector", "script, img")
@@ -146,7 +157,7 @@ def test_dark_print_and_narrow(page: Any) -> None:
     before = _canvas(page)
     media(features=[{"name": "prefers-color-scheme", "value": "dark"}])
     assert paper() != light
-    assert _canvas(page) != before
+    _soon(page, lambda: _canvas(page) != before)
     media(media="print")
     assert paper() == "rgb(255, 255, 255)"
     assert _find(page, "#map-still img").is_displayed()
