@@ -58,9 +58,10 @@ def learn(values: torch.Tensor, alike: torch.Tensor) -> tuple[Stumps, torch.Tens
         codes, own = codes_of(block, nodes, eta[:, nodes]), alike[nodes]
         row, column = torch.nonzero(codes, as_tuple=True)
         matches = int((own & different).sum())
-        totals = np.array([int(different.sum()) - matches, matches])
+        totals = np.array([[int(different.sum()) - matches, matches]])
         answers = Answers(own[row, column].numpy(), different[row, column].numpy(), totals)
-        tables.append(tabulate(codes[row, column].numpy(), answers))
+        one = np.zeros(len(row), dtype=np.int64)  # for the totals all queries are one
+        tables.append(tabulate(codes[row, column].numpy(), one, answers, one[:1]))
     total = sum(tables[1:], start=tables[0])
     digits = total.levels(relations, len(QUANTILES))
     order = training_order(*precision(digits, total.counts, len(QUANTILES)))

@@ -18,7 +18,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from xtcl.learning.loss import Similarity
 from xtcl.learning.unit_rows import unit_rows
-from xtcl.relations.pattern_rows import PatternRows, all_nodes, block_height
+from xtcl.relations.block_height import block_height
+from xtcl.relations.pattern_rows import PatternRows, all_nodes
 from xtcl.sampling.patterns import margin_table, pattern_codes
 from xtcl.sampling.stumps import sigmoid
 from xtcl.sampling.xgsampler import XGSampler

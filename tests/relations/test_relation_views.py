@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from dense import dense_attributes
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +14,10 @@ from strategies import make_graph, make_view, views
 from xtcl.graph.graph import Graph
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_similarity import AttributeSimilarity
-from xtcl.relations.pattern_rows import block_height, usable
+from xtcl.relations.block_height import CPU_BLOCK, GPU_BLOCK, block_height
+from xtcl.relations.pattern_rows import usable
 from xtcl.relations.registry import resolve_relations
+from xtcl.relations.relation import tile_rows
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
 
 
@@ -122,11 +125,14 @@ def test_usable_relations_and_what_the_others_lack() -> None:
     assert [r.name for r in there] == ["attribute-similarity"]
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("count", [2, 1000, 10**6, 10**9])
-def test_block_height_keeps_an_array_within_its_bytes(count: int) -> None:
-    height = block_height(count, bytes_per_array=2**20)
-    assert height == 1 or height * count * 4 <= 2**20
-    assert (height + 1) * count * 4 > 2**20
+def test_block_height_keeps_an_array_within_its_bytes(count: int, device: str) -> None:
+    height, allowed = block_height(count, device), CPU_BLOCK if device == "cpu" else GPU_BLOCK
+    tile = tile_rows(torch.device(device))
+    assert height == 1 or height * count * 4 <= allowed
+    assert height % tile == 0 or height < tile
+    assert (height + (tile if height >= tile else 1)) * count * 4 > allowed
 
 
 def test_a_sparse_view_keeps_its_attributes_sparse() -> None:

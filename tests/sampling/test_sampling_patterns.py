@@ -123,7 +123,8 @@ def test_many_relations_and_levels_keep_their_digits() -> None:
     check_code_fits(12, 3)
     largest = 4**12 - 1
     yes = np.array([True])
-    table = tabulate(np.array([largest]), Answers(yes, yes, np.array([0, 1])))
+    zero = np.zeros(1, dtype=np.int64)
+    table = tabulate(np.array([largest]), zero, Answers(yes, yes, np.array([[0, 1]])), zero)
     assert table.codes.tolist() == [0, largest]
     assert table.counts.tolist() == [[0, 0], [0, 1]]
     assert table.levels(12, 3)[1].tolist() == [3] * 12
@@ -157,7 +158,9 @@ def test_tables_add_up(pairs: list[tuple[int, bool, bool]], cut: int) -> None:
         counted = np.array([counted for _, _, counted in some], dtype=bool)
         totals = np.bincount(alike[counted], minlength=2)
         listed = codes != 0
-        return tabulate(codes[listed], Answers(alike[listed], counted[listed], totals))
+        answers = Answers(alike[listed], counted[listed], totals[None])
+        row = np.zeros(listed.sum(), dtype=np.int64)
+        return tabulate(codes[listed], row, answers, np.zeros(1, dtype=np.int64))
 
     expected = Counter((code, alike) for code, alike, counted in pairs if counted)
     assert as_counter(table(pairs)) == expected

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from xtcl.learning.rough_products import rough_products
-from xtcl.relations.pattern_rows import block_height
+from xtcl.relations.block_height import block_height
 
 
 class Pair(NamedTuple):

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from xtcl.errors import UsageError
 from xtcl.graph.arrays import Attributes
+from xtcl.relations.block_height import block_height
 from xtcl.relations.factors import cosine_rows
-from xtcl.relations.pattern_rows import block_height
 from xtcl.relations.relation import Rows
 
 TIE_BREAK = 1e-8

@@ -25,7 +25,8 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import DataError, NotFittedError, UsageError
-from xtcl.relations.pattern_rows import block_height, usable
+from xtcl.relations.block_height import block_height
+from xtcl.relations.pattern_rows import usable
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, SimilarityRows
 from xtcl.relations.view import TrainingView

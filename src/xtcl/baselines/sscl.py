@@ -10,7 +10,8 @@ from torch import Tensor
 
 from xtcl.baselines.contrastive import Contrastive, unlearned_sampler
 from xtcl.progress import Progress
-from xtcl.relations.pattern_rows import PatternRows, all_nodes, block_height
+from xtcl.relations.block_height import block_height
+from xtcl.relations.pattern_rows import PatternRows, all_nodes
 from xtcl.sampling.scored import NOBODY
 from xtcl.tasks.recipe import Recipe
 from xtcl.tasks.training_side import TrainingSide
@@ -63,7 +64,9 @@ def relation_positives(
     rng = np.random.default_rng(seed)
     found = []
     with progress.stage("finding positives", rows.num_nodes) as advance:
-        for nodes in rows.blocks(all_nodes(rows.num_nodes), block_height(rows.num_nodes)):
+        for nodes in rows.blocks(
+            all_nodes(rows.num_nodes), block_height(rows.num_nodes, rows.device)
+        ):
             shape = (len(nodes), len(rows.relations) + 1, recipe.positives)
             chances = torch.from_numpy(rng.random(shape)).to(device)
             of_each = [_draw(above, chances[:, -1]) for _, above in rows(nodes)]

@@ -10,7 +10,8 @@ from scipy.special import rel_entr
 
 from xtcl.errors import DataError
 from xtcl.graph.graph import Graph
-from xtcl.relations.pattern_rows import PatternRows, all_nodes, block_height, usable
+from xtcl.relations.block_height import block_height
+from xtcl.relations.pattern_rows import PatternRows, all_nodes, usable
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.thresholds import PAPER_QUANTILES, check_quantiles

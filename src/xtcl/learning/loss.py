@@ -76,11 +76,11 @@ def contrastive_loss(
     if similarity == "cosine":
         z = unit_rows(z)
     nodes = torch.arange(len(z), device=z.device) if anchors is None else anchors
-    query = (z if anchors is None else F.embedding(anchors, z)) / temperature
+    query = (z if anchors is None else _rows(z, anchors)) / temperature
     filled = positives >= 0
     attraction = _products(query, z, positives.clamp_min(0))
     if negatives.dim() == 1:
-        repulsion = query @ F.embedding(negatives, z).T
+        repulsion = query @ _rows(z, negatives).T
     else:
         repulsion = _products(query, z, negatives)
     repulsion = repulsion.masked_fill(negatives == nodes[:, None], -torch.inf)
@@ -90,14 +90,21 @@ def contrastive_loss(
     counted = total > 0
     # An empty place must not reach the sum even when its term is not finite.
     per_anchor = (share * terms.masked_fill(~filled, 0.0)).sum(dim=1) / total.where(counted, 1.0)
-    return per_anchor[counted].sum() / counted.sum().clamp_min(1)
+    # Not per_anchor[counted]: a GPU would have to wait for the number of them.
+    return per_anchor.where(counted, 0.0).sum() / counted.sum().clamp_min(1)
 
 
 def _products(query: Tensor, z: Tensor, nodes: Tensor) -> Tensor:
     """The inner products of every row of `query` [n, h] with the rows `nodes` [n, B] of z."""
-    # An embedding look-up, because its gradient is summed faster than that of z[...].
     if not z.is_cpu or not 0 < nodes.shape[1] <= FEW:
-        return torch.einsum("nh,nbh->nb", query, F.embedding(nodes, z))
+        return torch.einsum("nh,nbh->nb", query, _rows(z, nodes))
     # On a CPU one column after the other stays in its cache, and is three times as fast.
-    columns = [(query * F.embedding(column, z)).sum(dim=1) for column in nodes.unbind(dim=1)]
+    columns = [(query * _rows(z, column)).sum(dim=1) for column in nodes.unbind(dim=1)]
     return torch.stack(columns, dim=1)
+
+
+def _rows(z: Tensor, nodes: Tensor) -> Tensor:
+    """z[nodes], with a gradient that is summed faster: on a GPU without sorting the nodes."""
+    if z.is_cpu:
+        return F.embedding(nodes, z)
+    return z.index_select(0, nodes.reshape(-1)).view(*nodes.shape, -1)

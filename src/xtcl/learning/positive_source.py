@@ -54,10 +54,10 @@ class PositiveSource:
         else:
             chance = torch.rand(len(nodes), self.draws, generator=generator, device=nodes.device)
             place = (chance * length).long().minimum((length - 1).clamp_min(0))
-        there = place < length
-        found = torch.full(place.shape, -1, device=nodes.device)
-        found[there] = self.members[(first + place)[there]]
-        return found
+        if not len(self.members):
+            return torch.full_like(place, -1)
+        found = self.members[(first + place).clamp_max(len(self.members) - 1)]
+        return found.masked_fill(place >= length, -1)  # a GPU need not wait for that
 
 
 def draw_positives(

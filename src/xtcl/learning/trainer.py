@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from xtcl.errors import DataError, UsageError
 from xtcl.learning.batch_settings import BatchSettings
 from xtcl.learning.checkpoint import NoCheckpoints, TrainingState
+from xtcl.learning.encoders.gcn import GCNEncoder
 from xtcl.learning.encoders.remembered import forget
 from xtcl.learning.full_batch import FullBatch
 from xtcl.learning.layer_wise import layer_wise
@@ -21,10 +22,12 @@ from xtcl.learning.link_dropout import LinkDropout
 from xtcl.learning.loss import Loss, Similarity, contrastive_loss
 from xtcl.learning.mini_batch import MiniBatch
 from xtcl.learning.positive_source import PositiveSource, draw_positives
+from xtcl.learning.repeated_step import RepeatedStep, own_stream
 from xtcl.learning.rough_products import rough_products
 from xtcl.learning.shared_step import own_part, shared_backward
 from xtcl.learning.step_nodes import StepNodes
 from xtcl.learning.watch import Watch
+from xtcl.ranks import ranks
 
 CHECKPOINT_EVERY = 10
 
@@ -130,12 +133,16 @@ def train(
     neighbours = settings.batch.neighbours
     passes = FullBatch(x, dropout) if neighbours is None else MiniBatch(x, dropout, neighbours)
     losses: list[float] = []
-    with seeded(seed, device) as generator, rough_products():
+    on_gpu = device.type == "cuda"
+    apart = own_stream(device) if on_gpu else nullcontext()
+    with apart, seeded(seed, device) as generator, rough_products():
         encoder = make_encoder().to(device)
         optimiser = torch.optim.Adam(
             encoder.parameters(),
             lr=settings.learning_rate,
             weight_decay=settings.weight_decay,
+            fused=on_gpu,
+            capturable=on_gpu,
         )
         state = TrainingState(encoder, optimiser, generator, losses)
         saved = checkpoints.load("training")
@@ -166,9 +173,11 @@ def train(
             optimiser.step()
             return value
 
+        repeats = on_gpu and loss is None and _always_alike(encoder, settings)
+        take = RepeatedStep(step, generator) if repeats else step
         while len(losses) < settings.epochs:
             passes.next_epoch(generator)
-            steps = [step(anchors) for anchors in _shares(len(x), settings, generator)]
+            steps = [take(anchors) for anchors in _shares(len(x), settings, generator)]
             losses.append(torch.stack(steps).mean().item())
             _check_finite(losses[-1], f"The loss became {losses[-1]}", len(losses), settings)
             on_epoch(len(losses), losses[-1])
@@ -184,6 +193,12 @@ def train(
         largest = embedding.abs().max().item()
         _check_finite(largest, "The embedding overflowed", len(losses), settings)
     return encoder, Trained(embedding, tuple(losses))
+
+
+def _always_alike(encoder: nn.Module, settings: TrainingSettings) -> bool:
+    """Whether every step launches the same work, whatever was drawn."""
+    whole = settings.batch.neighbours is None and not settings.link_dropout
+    return whole and isinstance(encoder, GCNEncoder) and ranks().number == 1
 
 
 def _shares(

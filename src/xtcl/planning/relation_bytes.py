@@ -9,8 +9,8 @@ in an index where there is one; and the attribute label distribution keeps a lis
 from __future__ import annotations
 
 from xtcl.planning.workload import LINKS, Workload
+from xtcl.relations.block_height import block_height
 from xtcl.relations.capped_rows import LISTED_ROWS
-from xtcl.relations.pattern_rows import block_height
 
 PAIR_BYTES = 56
 """Bytes a pair of the current block costs at the peak: its similarity, a copy to sort, the level,
@@ -66,7 +66,7 @@ def row_bytes(work: Workload) -> int:
 
 def usual_rows(work: Workload) -> int:
     """Rows of a block where memory is not short: more would make nothing quicker."""
-    return block_height(work.nodes) if work.cap is None else LISTED_ROWS
+    return block_height(work.nodes, work.device) if work.cap is None else LISTED_ROWS
 
 
 def smallest_rows(work: Workload) -> int:

@@ -17,6 +17,9 @@ from xtcl.relations.shared_rows import shared_rows
 from xtcl.relations.thresholds import check_quantiles, levels
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
 
+TILES = 8
+"""Tiles of a GPU before it hands over what they have above: it waits each time."""
+
 
 @dataclass(frozen=True)
 class AttributeLabelDistribution(Relation):
@@ -83,4 +86,5 @@ class AttributeLabelDistribution(Relation):
             return sp.csr_array(tuple(part.cpu().numpy() for part in parts), shape=shape)
 
         everyone = torch.arange(view.num_nodes, device=view.device)
-        return shared_rows(block, everyone, similarity.tile, len(labelled))
+        tiles = 1 if view.device.type == "cpu" else TILES
+        return shared_rows(block, everyone, tiles * similarity.tile, len(labelled))

@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from xtcl.ranks import Ranks, ranks
 
 UNREACHED = -1
 SEARCHES = 16
 """Searches of a rank, where there are several, before they tell each other what they found."""
-WIDE = 1 / 20  # share of the nodes above which a product with all links beats looking them up
 
 
 def hop_distances(adjacency: sp.csr_array, source: int) -> np.ndarray:
-    """Steps from `source` to every node, UNREACHED where there is no path."""
+    """Steps from `source` to every node, UNREACHED where there is no path.
+
+    Without a copy of the matrix where it holds float64, as SciPy's search wants it.
+    """
+    order, before = breadth_first_order(adjacency, source)
+    place = np.zeros(adjacency.shape[0], dtype=np.int64)
+    place[order] = np.arange(len(order))
+    parent = place[before[order[1:]]]  # where in the order each one was found from: it rises
     distance = np.full(adjacency.shape[0], UNREACHED, dtype=np.int64)
-    distance[source] = 0
-    frontier = np.array([source])
-    step = 0
-    while len(frontier):
-        step += 1
-        if len(frontier) > WIDE * len(distance):
-            marked = np.zeros(len(distance), dtype=np.float32)
-            marked[frontier] = 1.0
-            frontier = np.flatnonzero((adjacency @ marked > 0) & (distance == UNREACHED))
-        else:
-            neighbours = adjacency[frontier].indices
-            frontier = np.unique(neighbours[distance[neighbours] == UNREACHED])
-        distance[frontier] = step
+    first, end, step = 0, 1, 0
+    while first < len(order):
+        distance[order[first:end]] = step
+        first, end, step = end, 1 + int(np.searchsorted(parent, end)), step + 1
     return distance
 
 
@@ -45,7 +42,7 @@ def largest_component_diameter(adjacency: sp.csr_array, searches: int | None = N
     """
     _, component = connected_components(adjacency, directed=False)
     members = np.flatnonzero(component == np.argmax(np.bincount(component)))
-    inside = sp.csr_array(adjacency[members][:, members])
+    inside = sp.csr_array(adjacency[members][:, members].astype(np.float64))
     lower = np.zeros(len(members), dtype=np.int64)
     upper = np.full(len(members), len(members), dtype=np.int64)
     open_nodes = np.arange(len(members))

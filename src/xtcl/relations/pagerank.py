@@ -72,14 +72,15 @@ class PageRank(Relation):
         """
         rate = self.alpha / (1 + math.sqrt(1 - self.alpha**2))
         steps = math.ceil(math.log(TOLERANCE / 2) / math.log(rate))
-        start = (nodes, torch.arange(len(nodes), device=nodes.device))
+        start = nodes * len(nodes) + torch.arange(len(nodes), device=nodes.device)
+        ones = torch.ones(len(nodes), device=nodes.device)
         before = torch.zeros(walk.shape[0], len(nodes), device=nodes.device)
         current = before.clone()
-        current[start] = 1.0
+        current.view(-1)[start] = 1.0
         weight = 2.0
         for _ in range(steps):
             weight = 1 / (1 - self.alpha**2 * weight / 4)
-            following = torch.addmm(before, walk, current, beta=1 - weight, alpha=weight)
-            following[start] += weight
-            before, current = current, following
+            before.addmm_(walk, current, beta=1 - weight, alpha=weight)
+            before.view(-1).index_add_(0, start, ones, alpha=weight)
+            before, current = current, before
         return current

@@ -104,11 +104,6 @@ def usable(
     return there, {name: kinds for name, kinds in lacking.items() if kinds}
 
 
-def block_height(num_nodes: int, bytes_per_array: int = 64 * 2**20) -> int:
-    """Rows of V floats that fit `bytes_per_array`, at least one."""
-    return max(1, bytes_per_array // (4 * num_nodes))
-
-
 def all_nodes(num_nodes: int) -> Tensor:
     """0 .. V-1."""
     return torch.arange(num_nodes)

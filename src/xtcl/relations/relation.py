@@ -20,6 +20,11 @@ TOLERANCE = 1e-6
 """How far rounding may carry a similarity above 1; it is then cut to 1."""
 
 
+def tile_rows(device: torch.device) -> int:
+    """Rows to compute at once: enough to keep the device busy, few enough for its cache."""
+    return 64 if device.type == "cpu" else 1024
+
+
 class Relation(ABC):
     """One graph signal. A subclass is a frozen dataclass whose fields are its parameters.
 
@@ -69,14 +74,13 @@ class SimilarityRows:
 
     @property
     def tile(self) -> int:
-        """Rows per call of `compute`: enough to keep the device busy, few enough for its cache."""
-        return 64 if self.device.type == "cpu" else 1024
+        """Rows per call of `compute`."""
+        return tile_rows(self.device)
 
     def __call__(self, nodes: Tensor) -> Tensor:
         """Similarities [b, V] of `nodes` to all nodes."""
-        return torch.cat(
-            [self._tile(part) for part in torch.split(nodes.to(self.device), self.tile)]
-        )
+        tiles = [self._tile(part) for part in torch.split(nodes.to(self.device), self.tile)]
+        return tiles[0].contiguous() if len(tiles) == 1 else torch.cat(tiles)
 
     def _tile(self, nodes: Tensor) -> Tensor:
         missing = self.tile - len(nodes)

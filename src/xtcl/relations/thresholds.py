@@ -46,11 +46,17 @@ def rank_from_top(quantile: float, count: int) -> int:
 
 def thresholds(similarities: Tensor, nodes: Tensor, quantiles: Sequence[float]) -> Tensor:
     """Eta for each row and quantile, [b, L]. The entry of each node with itself does not count."""
-    others = similarities.clone()
-    others[torch.arange(len(nodes), device=nodes.device), nodes] = -1.0
-    ranks = [rank_from_top(q, others.shape[1] - 1) for q in quantiles]
-    largest = torch.topk(others, max(ranks), dim=1).values
-    return largest[:, torch.tensor([rank - 1 for rank in ranks], device=nodes.device)]
+    ranks = [rank_from_top(q, similarities.shape[1] - 1) for q in quantiles]
+    itself = (torch.arange(len(nodes), device=nodes.device), nodes)
+    own = similarities[itself]
+    similarities[itself] = -1.0  # for a moment: a copy would be one more pass over the block
+    if len(ranks) == 1:
+        eta = torch.topk(similarities, ranks[0], dim=1, sorted=False).values.amin(1, keepdim=True)
+    else:
+        largest = torch.topk(similarities, max(ranks), dim=1).values
+        eta = torch.stack([largest[:, rank - 1] for rank in ranks], dim=1)
+    similarities[itself] = own
+    return eta
 
 
 def levels_above(similarities: Tensor, nodes: Tensor, eta: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Who knows which pairs are alike: the classes, the links, or a function of the user's.
 
-A judge answers for the few pairs that are listed, and says how many pairs its candidates make in
-all. So pairs that nobody lists are counted by subtraction, and but for a function, which has to be
-asked, no judge looks at them: the totals follow from the sizes of classes or the numbers of links.
+A judge answers for the few pairs that are listed, and says how many pairs every query makes with
+its candidates. So pairs that nobody lists are counted by subtraction, and but for a function, which
+has to be asked, no judge looks at them: totals follow from sizes of classes or numbers of links.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Answers(NamedTuple):
 
     alike: np.ndarray  # bool [m], I_t
     counted: np.ndarray  # bool [m], which of the listed pairs count
-    totals: np.ndarray  # int64 [2], how many pairs count: others, and matches
+    totals: np.ndarray  # int64 [b, 2], how many pairs of each query count: others, and matches
 
 
 Judge = Callable[[np.ndarray, np.ndarray, np.ndarray], Answers]
@@ -42,8 +42,8 @@ def judge_by_class(classes: np.ndarray, candidates: np.ndarray) -> Judge:
 
     def judge(queries: np.ndarray, row: np.ndarray, node: np.ndarray) -> Answers:
         own, itself = classes[queries], among[queries]
-        matches = int((sizes[own] - itself).sum())
-        pairs = len(queries) * len(candidates) - int(itself.sum())
+        matches = sizes[own] - itself
+        pairs = len(candidates) - itself
         return Answers(own[row] == classes[node], queries[row] != node, _totals(pairs, matches))
 
     return judge
@@ -60,12 +60,12 @@ def judge_by_links(
     among = np.isin(np.arange(target.shape[0]), candidates)
 
     def judge(queries: np.ndarray, row: np.ndarray, node: np.ndarray) -> Answers:
-        pairs = len(queries) * len(candidates) - int(among[queries].sum())
+        pairs = len(candidates) - among[queries].astype(np.int64)
         counted = queries[row] != node
         if known is not None:
-            pairs -= int(np.diff(known.indptr)[queries].sum())
+            pairs -= np.diff(known.indptr)[queries]
             counted &= ~holds(known, queries, row, node)
-        matches = int(np.diff(target.indptr)[queries].sum())
+        matches = np.diff(target.indptr)[queries]
         return Answers(holds(target, queries, row, node), counted, _totals(pairs, matches))
 
     return judge
@@ -78,27 +78,27 @@ def judge_by_indicator(alike: Indicator, candidates: np.ndarray) -> Judge:
     height = max(1, MAX_ASKED // max(len(candidates), 1))
 
     def judge(queries: np.ndarray, row: np.ndarray, node: np.ndarray) -> Answers:
-        said = []
-        pairs = matches = 0
+        nothing = np.zeros(0, dtype=np.int64)
+        said, pairs, matches = [nothing.astype(bool)], [nothing], [nothing]
         for first in range(0, len(queries), height):
             asked = queries[first : first + height]
             found = _checked(alike(asked, candidates), len(asked), len(candidates))
             counted = asked[:, None] != candidates
-            pairs += int(counted.sum())
-            matches += int((found & counted).sum())
+            pairs.append(counted.sum(axis=1))
+            matches.append((found & counted).sum(axis=1))
             start, end = np.searchsorted(row, [first, first + height])
             said.append(found[row[start:end] - first, place[node[start:end]]])
         return Answers(
-            np.concatenate([np.zeros(0, dtype=bool), *said]),
+            np.concatenate(said),
             queries[row] != node,
-            _totals(pairs, matches),
+            _totals(np.concatenate(pairs), np.concatenate(matches)),
         )
 
     return judge
 
 
-def _totals(pairs: int, matches: int) -> np.ndarray:
-    return np.array([pairs - matches, matches], dtype=np.int64)
+def _totals(pairs: np.ndarray, matches: np.ndarray) -> np.ndarray:
+    return np.stack([pairs - matches, matches], axis=1).astype(np.int64)
 
 
 def _checked(found: object, queries: int, candidates: int) -> np.ndarray:

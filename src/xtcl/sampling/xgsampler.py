@@ -9,8 +9,9 @@ import scipy.sparse as sp
 
 from xtcl.errors import DataError, NotFittedError, UsageError
 from xtcl.ranks import alone, ranks
+from xtcl.relations.block_height import block_height
 from xtcl.relations.capped_rows import LISTED_ROWS, CappedRows
-from xtcl.relations.pattern_rows import PatternRows, block_height, usable
+from xtcl.relations.pattern_rows import PatternRows, usable
 from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
@@ -213,5 +214,7 @@ class XGSampler:
         return CappedRows(self.relations_, view, quantiles, cap, self.settings.index_past)
 
     def _height(self, view: TrainingView) -> int:
-        usual = block_height(view.num_nodes) if self.settings.cap is None else LISTED_ROWS
+        usual = (
+            block_height(view.num_nodes, view.device) if self.settings.cap is None else LISTED_ROWS
+        )
         return self.block_rows or usual

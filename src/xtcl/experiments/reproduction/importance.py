@@ -18,7 +18,8 @@ from xtcl.experiments.reproduction.experiment import (
     chosen_datasets,
 )
 from xtcl.experiments.reproduction.paper_tables import COLUMNS
-from xtcl.relations.pattern_rows import PatternRows, block_height
+from xtcl.relations.block_height import block_height
+from xtcl.relations.pattern_rows import PatternRows
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.counting import count_patterns
 from xtcl.sampling.fold import Fold
@@ -111,7 +112,7 @@ def group_counts(
             groups = max(1, min(GROUPS // len(folds), len(fold.queries)))
             for part in np.array_split(rng.permutation(fold.queries), groups):
                 own = replace(fold, queries=np.sort(part))
-                tables.append(count_patterns(own, rows, block_height(rows.num_nodes)))
+                tables.append(count_patterns(own, rows, block_height(rows.num_nodes, rows.device)))
             advance(1)
     codes = np.unique(np.concatenate([table.codes for table in tables]))
     counts = np.zeros((len(tables), len(codes), 2), dtype=np.int64)

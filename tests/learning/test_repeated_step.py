@@ -1,0 +1,44 @@
+"""A recorded step does what the same step does when it is taken by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from xtcl.learning import repeated_step
+from xtcl.learning.repeated_step import RepeatedStep, own_stream
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+@needs_gpu
+def test_replayed_steps_are_those_taken_by_hand() -> None:
+    device = torch.device("cuda")
+
+    def run() -> tuple[Tensor, list[float], Tensor]:
+        generator = torch.Generator(device).manual_seed(3)
+        weight = torch.ones(7, 5, device=device, requires_grad=True)
+        optimiser = torch.optim.Adam([weight], lr=0.1, fused=True, capturable=True)
+
+        def step(rows: Tensor) -> Tensor:
+            noise = torch.rand(len(rows), 7, generator=generator, device=device)
+            loss = ((noise + rows[:, None]) @ weight).square().mean()
+            optimiser.zero_grad()
+            torch.autograd.backward(loss)
+            optimiser.step()
+            return loss.detach()
+
+        with own_stream(device):
+            take = RepeatedStep(step, generator)
+            everyone = torch.arange(11.0, device=device)
+            losses = [take(part) for _ in range(6) for part in everyone.tensor_split(2)]
+        return weight.detach(), [float(loss) for loss in losses], generator.get_state()
+
+    replayed = run()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repeated_step, "WARM_UP", 1000)
+        by_hand = run()
+    torch.testing.assert_close(replayed[0], by_hand[0])
+    assert replayed[1] == pytest.approx(by_hand[1])
+    assert torch.equal(replayed[2], by_hand[2])
