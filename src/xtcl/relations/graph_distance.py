@@ -71,10 +71,11 @@ class GraphDistance(Relation):
             within = torch.zeros(num_nodes, len(nodes), device=device)
             within[nodes, torch.arange(len(nodes), device=device)] = 1.0
             # D - d + 1 is the number of steps k = 1 .. D with which the node is within reach.
-            total = torch.zeros_like(within)
+            total, following = torch.zeros_like(within), torch.zeros_like(within)
             size = float(len(nodes))
             for step in range(1, diameter + 1):
-                within = (reach @ within).clamp_max_(1.0)
+                following.addmm_(reach, within, beta=0.0).clamp_max_(1.0)
+                within, following = following, within
                 if step % look_every == 0:
                     reached = float(within.sum(dtype=torch.float64))
                     if reached == size:

@@ -28,14 +28,19 @@ def quiet_sparse() -> Iterator[None]:
 
 
 def to_device(matrix: sp.csr_array, device: torch.device) -> Tensor:
-    """A SciPy CSR matrix as a float32 torch CSR tensor."""
+    """A SciPy CSR matrix as a float32 torch CSR tensor.
+
+    On a GPU with short indices where they do: they are a good part of what a product reads.
+    """
     matrix = sp.csr_array(matrix)
+    short = device.type != "cpu" and max(matrix.nnz, *matrix.shape) < 2**31
+    index = np.int32 if short else np.int64
     if not matrix.has_sorted_indices:  # as torch wants them; products of sparse matrices do not
         matrix = matrix.sorted_indices()
     with quiet_sparse():
         return torch.sparse_csr_tensor(
-            torch.from_numpy(np.array(matrix.indptr, dtype=np.int64)),
-            torch.from_numpy(np.array(matrix.indices, dtype=np.int64)),
+            torch.from_numpy(np.array(matrix.indptr, dtype=index)),
+            torch.from_numpy(np.array(matrix.indices, dtype=index)),
             torch.from_numpy(np.array(matrix.data, dtype=np.float32)),
             size=matrix.shape,
             device=device,
@@ -69,5 +74,5 @@ def dense_rows(matrix: Tensor, nodes: Tensor) -> Tensor:
     """The rows `nodes` of a torch CSR tensor as a dense matrix [b, V]."""
     row, entry = row_entries(matrix.crow_indices(), nodes)
     rows = torch.zeros(len(nodes), matrix.shape[1], device=nodes.device)
-    rows[row, matrix.col_indices()[entry]] = matrix.values()[entry]
+    rows[row, matrix.col_indices()[entry].long()] = matrix.values()[entry]
     return rows
