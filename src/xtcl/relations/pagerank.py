@@ -20,6 +20,12 @@ TOLERANCE = 1e-8
 """Residual left by the iteration. Similarities under ten times this are noise and count as 0."""
 
 
+def products(alpha: float) -> int:
+    """How many products Chebyshev iteration takes to TOLERANCE."""
+    rate = alpha / (1 + math.sqrt(1 - alpha**2))
+    return math.ceil(math.log(TOLERANCE / 2) / math.log(rate))
+
+
 @dataclass(frozen=True)
 class PageRank(Relation):
     r"""Where a random walk that starts at u, and returns there now and then, spends its time.
@@ -70,15 +76,13 @@ class PageRank(Relation):
 
         A step is y' = w (walk y + e_u - y_before) + y_before, with a weight w that converges.
         """
-        rate = self.alpha / (1 + math.sqrt(1 - self.alpha**2))
-        steps = math.ceil(math.log(TOLERANCE / 2) / math.log(rate))
         start = nodes * len(nodes) + torch.arange(len(nodes), device=nodes.device)
         ones = torch.ones(len(nodes), device=nodes.device)
         before = torch.zeros(walk.shape[0], len(nodes), device=nodes.device)
         current = before.clone()
         current.view(-1)[start] = 1.0
         weight = 2.0
-        for _ in range(steps):
+        for _ in range(products(self.alpha)):
             weight = 1 / (1 - self.alpha**2 * weight / 4)
             before.addmm_(walk, current, beta=1 - weight, alpha=weight)
             before.view(-1).index_add_(0, start, ones, alpha=weight)

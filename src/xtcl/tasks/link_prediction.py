@@ -58,8 +58,8 @@ class LinkPrediction(Task):
     def recipe(self, encoder: str) -> Recipe:
         """One layer trained gently, or a sharper loss and longer training: hidden links will tell.
 
-        Sparse graphs want the first and lose three points with the second; dense ones gain one or
-        two with it. docs/accuracy.md has the figures.
+        Sparse graphs want the first and lose up to a point with the second; dense ones gain a tenth
+        or two with it. docs/accuracy.md has the figures.
         """
         return Recipe(
             positives=10,

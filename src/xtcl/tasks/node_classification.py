@@ -88,8 +88,8 @@ class NodeClassification(Task):
     ) -> LogisticHead | None:
         """Logistic regression, its strength chosen by cross-validation on the training labels.
 
-        The label relations have seen those labels, so the accuracy it finds is too high; the
-        strength is the only thing it decides.
+        The label relations have seen those labels, so the accuracy it finds is too high. It decides
+        the strength, the doubt and whether to fit again; docs/accuracy.md has what that costs.
         """
         known, codes = side.labelled, side.labels[side.labelled]
         return fit_logistic(take_rows(embedding, known), codes, seed=seed)
