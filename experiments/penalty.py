@@ -151,7 +151,9 @@ def strengths_by_rule(
     turned, codes, classes = problem.turned.coordinates, problem.codes, len(problem.classes)
     fold_of = torch.from_numpy(stratified_folds(codes.cpu().numpy(), FOLDS, seed)).to(codes)
     known = codes[fold_of >= 0]
-    everything = list(held_out_scores(turned, codes, classes, STRENGTHS, fold_of))
+    everything = [
+        scores for scores, _ in held_out_scores(turned, codes, classes, STRENGTHS, fold_of)
+    ]
 
     def best(measured_by: Measure) -> float:
         return STRENGTHS[int(np.argmax([measured_by(scores, known) for scores in everything]))]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from xtcl.errors import DataError
 from xtcl.tasks import logistic_solver
-from xtcl.tasks.logistic_solver import solve_path
+from xtcl.tasks.logistic_solver import Weights, solve_path
 
 STRENGTHS = [0.3, 30.0, 3000.0]
 CLASSES = 3
@@ -73,6 +73,37 @@ def test_without_a_mask_there_is_one_problem_of_all_rows() -> None:
     (masked,) = solve_path(rows, codes, CLASSES, [3.0], 1e-10, torch.ones(1, 60, dtype=torch.bool))
     assert torch.equal(plain.coef, masked.coef)
     assert torch.equal(plain.intercept, masked.intercept)
+
+
+@pytest.mark.parametrize("away", [0.0, 1e-3, 10.0])
+def test_where_the_search_starts_changes_its_length_alone(
+    away: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, codes = data()
+    kept = folds(60, 2)
+    (cold,) = solve_path(rows, codes, CLASSES, [3.0], 1e-10, kept)
+    noise = torch.Generator().manual_seed(1)
+    start = Weights(
+        *(part + away * torch.randn(part.shape, generator=noise).double() for part in cold)
+    )
+    if away < 1:
+        monkeypatch.setattr(logistic_solver, "NEWTON_STEPS", 6)
+        with pytest.raises(DataError, match="did not converge"):
+            list(solve_path(rows, codes, CLASSES, [3.0], 1e-10, kept))
+    (warm,) = solve_path(rows, codes, CLASSES, [3.0], 1e-10, kept, start)
+    torch.testing.assert_close(warm.coef, cold.coef, rtol=1e-7, atol=1e-8)
+    # What is common to all classes the softmax ignores.
+    common = cold.intercept.mean(dim=1, keepdim=True)
+    torch.testing.assert_close(warm.intercept, cold.intercept - common, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_steps_in_single_precision_find_fits_of_any_size(scale: float) -> None:
+    rows, codes = data()
+    (usual,) = solve_path(rows, codes, CLASSES, [3.0], 1e-10)
+    # J is the same for rows scale x, weights W / scale and the strength C / scale^2.
+    (found,) = solve_path(scale * rows, codes, CLASSES, [3.0 / scale**2], 1e-10)
+    torch.testing.assert_close(scale * found.coef, usual.coef, rtol=1e-7, atol=1e-8)
 
 
 def test_what_a_problem_leaves_out_does_not_reach_it() -> None:

@@ -73,6 +73,24 @@ def test_a_fit_of_turned_rows_is_a_fit_of_the_rows(
         torch.testing.assert_close(found.coef, expected.coef, rtol=1e-6, atol=1e-8)
         torch.testing.assert_close(found.intercept, expected.intercept, rtol=1e-6, atol=1e-6)
 
+        again = turned.rotate(found)
+        torch.testing.assert_close(again.coef, in_axes.coef)
+        torch.testing.assert_close(again.intercept, in_axes.intercept)
+
+
+@pytest.mark.parametrize(("n", "d"), [(60, 8), (25, 70)])
+def test_rows_turned_in_place_and_in_blocks_are_the_same_rows(
+    n: int, d: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = correlated(n, d)
+    kept = rows.clone()
+    whole = principal_rows(rows)
+    assert torch.equal(rows, kept)
+    monkeypatch.setattr(module, "BLOCK", 7 * d)
+    parts = principal_rows(rows, overwrite=True)
+    assert torch.equal(rows, parts.coordinates) == (n > d)  # in place, but for a span
+    torch.testing.assert_close(parts.coordinates, whole.coordinates, rtol=0.0, atol=1e-12)
+
 
 def test_the_same_rows_give_the_same_bytes_and_global_state_is_left_alone() -> None:
     rows = correlated(40, 30)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from xtcl.learning.encoders.joined import ROWS
-from xtcl.planning.training_bytes import EMBEDDING_BLOCK
 from xtcl.planning.workload import LINKS, Workload
-from xtcl.tasks.recipe import Plan
+from xtcl.tasks import principal_rows
 from xtcl.tasks.second_fit import MOST_ROWS
 
-COPIES = 4
-"""Copies of a head's rows, in double precision: as they come, turned, and what turning takes."""
+NUMBER = 4 + 8 + 4
+"""Bytes for a number of a head's rows: as it comes, turned in double precision, and rounded."""
+
+SPANNED = 32
+"""The same where the span of the rows is found, or their features come in double precision."""
 
 MOST_PAIRS = 20_000
 """Pairs that a scorer of links is fitted on (`fit_link_head`)."""
@@ -27,19 +29,20 @@ def sum_of_widths(work: Workload) -> int:
 
 
 def head_bytes(work: Workload) -> int:
-    """The most of three moments: with an embedding in doubt beside, fitting, and fitting again."""
+    """The most of two moments: with an embedding in doubt beside, and fitting again."""
     embedding = 4 * work.nodes * work.width
     if work.task == LINKS:
-        return embedding + 8 * COPIES * min(MOST_PAIRS, 4 * work.edges) * work.width
+        return embedding + SPANNED * min(MOST_PAIRS, 4 * work.edges) * work.width
     answers = 8 * 3 * work.nodes * work.classes
-    row = 8 * COPIES * work.width
-    first = embedding + row * work.labelled
-    if work.recipe.doubt < 1:  # another embedding, for which the members are embedded once more
-        widest = max(
-            Plan((member,)).width(0) for plan in work.recipe.plans for member in plan.members
-        )
-        rows = 4 * work.nodes * widest
-        again = rows + min(4 * rows, EMBEDDING_BLOCK)
-        first = 2 * embedding + max(row * work.labelled, again)
+    embeddings = 2 if work.recipe.doubt < 1 else 1
     more = min(MOST_ROWS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
-    return answers + max(first, embedding + row * (work.labelled + more))
+    first = embeddings * embedding + _fit_bytes(work, work.labelled)
+    return answers + max(first, embedding + _fit_bytes(work, work.labelled + more))
+
+
+def _fit_bytes(work: Workload, rows: int) -> int:
+    """The rows of a fit, a block of them three times for a moment, and arrays of its five folds."""
+    if rows <= principal_rows.FEW:
+        return SPANNED * rows * work.width
+    block = 3 * 8 * min(principal_rows.BLOCK, rows * work.width)
+    return NUMBER * rows * work.width + block + 8 * 6 * 5 * rows * work.classes

@@ -8,6 +8,8 @@ A factor never changes which class is likeliest, only how likely it is said to b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
@@ -16,14 +18,14 @@ from torch import Tensor
 # Finer steps change nothing; rows that are told apart without a mistake can never be sure enough,
 # and end at the last.
 FACTORS = np.exp(np.linspace(-2.5, 2.5, 41)).tolist()
+BLOCK = 2**18  # scores that are multiplied at a time: 2 MiB
 
 
 def calibrated_likelihood(scores: Tensor, codes: Tensor) -> float:
     """Mean log-likelihood of the codes under softmax(t scores), at the best t of FACTORS."""
-    likelihoods = [
-        (t * scores).log_softmax(dim=1).gather(1, codes[:, None]).mean() for t in FACTORS
-    ]
-    return float(torch.stack(likelihoods).max())  # one look at the device
+    rows = torch.arange(len(codes), device=codes.device)
+    likelihoods = [logs[:, rows, codes].mean(dim=1) for logs in _log_chances(scores)]
+    return float(torch.cat(likelihoods).max())  # one look at the device
 
 
 def sureness(scores: Tensor, codes: Tensor) -> float:
@@ -39,5 +41,12 @@ def sureness(scores: Tensor, codes: Tensor) -> float:
 
 def agreeing(scores: Tensor, chances: Tensor) -> float:
     """The factor under which softmax(t scores) is closest to given `chances`, by cross-entropy."""
-    entropies = [-(chances * (t * scores).log_softmax(dim=1)).sum(dim=1).mean() for t in FACTORS]
-    return float(FACTORS[int(torch.stack(entropies).argmin())])
+    agreement = [(chances * logs).sum(dim=2).mean(dim=1) for logs in _log_chances(scores)]
+    return float(FACTORS[int(torch.cat(agreement).argmax())])
+
+
+def _log_chances(scores: Tensor) -> Iterator[Tensor]:
+    """The logarithms of softmax(t scores) [some t, rows, classes], for all t of FACTORS."""
+    factors = torch.tensor(FACTORS, dtype=scores.dtype, device=scores.device)
+    for some in torch.split(factors, max(1, BLOCK // scores.numel())):
+        yield (some[:, None, None] * scores).log_softmax(dim=2)

@@ -22,6 +22,7 @@ from xtcl.tasks.pipeline import (
     FitOptions,
     Found,
     doubting,
+    embedded_again,
     find_positives,
     train_plan,
 )
@@ -109,20 +110,21 @@ def with_head(
     chosen = headed(fitted)
     del fitted  # of the two embeddings one is not needed any more when the head is fitted again
     if recipe.doubt < 1 and chosen.fitted.plan.attributes:
-        chosen = _likelier(
-            chosen, headed(doubting(chosen.fitted, side.graph, recipe.doubt, options.device))
-        )
+        doubted = headed(doubting(chosen.fitted, side.graph.num_attributes, recipe.doubt))
+        lead = task.evidence(chosen.head) - task.evidence(doubted.head)
+        if lead < LEAD:  # not where nothing is known of one of them
+            head, bare = doubted.head, replace(doubted.fitted, embedding=torch.empty(0))
+            del chosen, doubted  # no embedding is there any more when the encoder gives its own
+            fitted = embedded_again(bare, side.graph, options.device)
+            chosen = FittedTask(task, fitted, head, side.graph.num_classes)
+        else:
+            del doubted
     if recipe.sure == 1:
         return chosen
     give_back_freed()
     embedding = chosen.fitted.embedding
     head = task.second_head(side, embedding, chosen.head, recipe, options.seed)
     return replace(chosen, head=head)
-
-
-def _likelier(chosen: FittedTask, doubted: FittedTask) -> FittedTask:
-    lead = chosen.task.evidence(chosen.head) - doubted.task.evidence(doubted.head)
-    return doubted if lead < LEAD else chosen  # not where nothing is known of one of them
 
 
 def _agreed(choice: Choice) -> Choice:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from xtcl.errors import DataError, UsageError
 from xtcl.tasks.logistic_problem import Codes, Problem, prepare, scaled
@@ -156,7 +157,9 @@ def fit_logistic(
     problem = prepare(embedding, labels, normalise, device)
     rows, codes, num_classes = problem.turned.coordinates, problem.codes, len(problem.classes)
     choice = choose_strength(rows, codes, num_classes, strengths, folds, seed)
-    (weights,) = solve_path(rows, codes, num_classes, [choice.strength], TOLERANCE)
+    (weights,) = solve_path(
+        rows, codes, num_classes, [choice.strength], TOLERANCE, start=choice.near
+    )
     return _head(problem, weights, choice)
 
 
@@ -167,14 +170,24 @@ def logistic_path(
     strengths: Sequence[float] = STRENGTHS,
     normalise: bool = True,
     device: torch.device | None = None,
+    start: LogisticHead | None = None,
 ) -> Iterator[LogisticHead]:
-    """One converged head per C, in rising order, for callers with a validation set to choose by."""
+    """One converged head per C, in rising order, for callers with a validation set to choose by.
+
+    The search starts from the head `start`, of the same classes: fewer steps where it is near.
+    """
     problem = prepare(embedding, labels, normalise, device)
     rising = checked_strengths(strengths)
     rows = problem.turned.coordinates
-    path = solve_path(rows, problem.codes, len(problem.classes), rising, TOLERANCE)
+    near = None if start is None else problem.turned.rotate(_weights(start, rows))
+    path = solve_path(rows, problem.codes, len(problem.classes), rising, TOLERANCE, start=near)
     for strength, weights in zip(rising, path, strict=True):
-        yield _head(problem, weights, ChosenStrength(strength, *[float("nan")] * 3))
+        yield _head(problem, weights, ChosenStrength.untried(strength))
+
+
+def _weights(head: LogisticHead, like: Tensor) -> Weights:
+    coef, intercept = (torch.from_numpy(part).to(like) for part in (head.coef_, head.intercept_))
+    return Weights(coef[None], intercept[None])
 
 
 def _head(problem: Problem, weights: Weights, choice: ChosenStrength) -> LogisticHead:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from xtcl.errors import DataError, first_few
 from xtcl.tasks.principal_rows import PrincipalRows, principal_rows
-from xtcl.tasks.rows import Floats, Rows, centred_rows, checked_rows, unit_rows64
+from xtcl.tasks.rows import Floats, Rows, centred_rows, checked_rows
 
 Codes = NDArray[np.int64]
 
@@ -44,9 +44,9 @@ def prepare(
         rows = rows.cpu()
     classes, codes = _checked_labels(labels, len(rows))
     mean = rows.mean(dim=0, dtype=torch.float64)
-    scale = 1.0 if normalise else _scale(centred_rows(rows, mean))
-    # No name for what is handed on: the turn takes copies of its own.
-    turned = principal_rows(scaled(centred_rows(rows, mean), scale, normalise))
+    centred = centred_rows(rows, mean)
+    scale = 1.0 if normalise else _scale(centred)
+    turned = principal_rows(scaled(centred, scale, normalise), overwrite=True)
     known = torch.from_numpy(codes).to(rows.device)
     return Problem(mean.cpu().numpy(), scale, normalise, classes, known, turned)
 
@@ -80,5 +80,8 @@ def _scale(centred: Tensor) -> float:
 
 
 def scaled(centred: Tensor, scale: float, normalise: bool) -> Tensor:
-    """Centred rows at unit length each, or all divided by one scale."""
-    return unit_rows64(centred) if normalise else centred / scale
+    """Centred rows at unit length each, or all divided by one scale; done in place."""
+    if not normalise:
+        return centred.div_(scale)
+    length = torch.linalg.vector_norm(centred, dim=1, keepdim=True)
+    return centred.div_(torch.where(length > 0, length, 1.0))

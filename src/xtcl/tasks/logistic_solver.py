@@ -8,6 +8,9 @@ error itself, because J is 1/C-strongly convex in W: |W - W*| <= C |grad J|. C m
 in scikit-learn for three or more classes; two classes get a row each, which is scikit-learn's
 binary fit at 2 C.
 
+Steps are found in float32, with half as much to read for every product: a step decides how soon the
+search ends, J and its gradient decide where.
+
 The softmax ignores what is common to all classes, so W is sought where it sums to zero over them:
 K classes are K - 1 orthonormal contrasts, and all products are with K - 1 rows of weights.
 
@@ -30,6 +33,7 @@ NEWTON_STEPS = 200
 CG_STEPS = 1000
 STALL = 1e-6  # relative error that is good enough where rounding ends the search
 EPS = torch.finfo(torch.float64).eps
+ROUGH_EPS = torch.finfo(torch.float32).eps
 COLUMNS = 256  # squared at a time: the squares of all rows would be one copy more of them
 
 
@@ -57,12 +61,35 @@ class _State(NamedTuple):
     gradient: Tensor
 
 
-class _Problems(NamedTuple):
-    """P problems at one strength."""
+class _Design(NamedTuple):
+    """The rows, between weights of contrasts [P, K - 1, d + 1] and scores of classes [P, K, n].
+
+    Weights lie row by row: so both products read the data as they lie, and are two to three times
+    as fast as with a column for each class.
+    """
 
     rows: Tensor
     contrasts: Tensor
     """[K, K - 1], orthonormal columns that sum to zero."""
+
+    def scores(self, weights: Tensor) -> Tensor:
+        """Of every row, by these weights."""
+        scores = _product(weights[..., :-1], self.rows.T) + weights[..., -1:]
+        return self.contrasts @ scores
+
+    def back(self, scores: Tensor) -> Tensor:
+        """The weights' slope where this is the scores'."""
+        contrasted = self.contrasts.T @ scores
+        back = _product(contrasted, self.rows)
+        return torch.cat([back, contrasted.sum(dim=2, keepdim=True)], dim=2)
+
+
+class _Problems(NamedTuple):
+    """P problems at one strength."""
+
+    exact: _Design
+    rough: _Design
+    """The same in float32."""
     ridge: Tensor
     """[d + 1]: 1 / C, and 0 for the intercept."""
     kept: Tensor
@@ -75,47 +102,41 @@ class _Problems(NamedTuple):
     def only(self, which: Tensor) -> _Problems:
         """Some of the problems."""
         parts = (part[which] for part in (self.kept, self.target, self.spectrum))
-        return _Problems(self.rows, self.contrasts, self.ridge, *parts)
+        return _Problems(self.exact, self.rough, self.ridge, *parts)
 
     def evaluate(self, weights: Tensor) -> _State:
         """J and its gradient."""
-        log_chance = self._scores(weights).log_softmax(dim=1)
+        log_chance = self.exact.scores(weights).log_softmax(dim=1)
         probability = log_chance.exp() * self.kept
-        gradient = self._back(probability - self.target) + self.ridge * weights
+        gradient = self.exact.back(probability - self.target) + self.ridge * weights
         value = 0.5 * _dot(weights, self.ridge * weights) - _dot(self.target, log_chance)
         return _State(weights, value, probability, gradient)
 
     def newton_step(self, state: _State, forcing: Tensor) -> Tensor:
         """The step to the optimum of J's quadratic model, up to `forcing` [P]."""
-        p = state.probability
+        p, ridge = state.probability.float(), self.ridge.float()
 
         def hessian(v: Tensor) -> Tensor:
-            scores = self._scores(v) * p
-            return self._back(scores - p * scores.sum(dim=1, keepdim=True)) + self.ridge * v
+            scores = self.rough.scores(v) * p
+            curved = scores.addcmul_(p, scores.sum(dim=1, keepdim=True), value=-1)
+            return self.rough.back(curved).addcmul_(ridge, v)
 
         # In principal axes the Gram matrix is diagonal. With the mean over the rows of how classes
         # covary it nears the Hessian, which the eigenvectors of that mean then make diagonal too.
         covariance = torch.diag_embed(p.sum(dim=2)) - p @ p.mT
-        contrasted = self.contrasts.T @ covariance @ self.contrasts
-        spread, turn = torch.linalg.eigh(contrasted / self.kept.sum(dim=2, keepdim=True))
-        scale = 1.0 / (self.spectrum * spread.clip(EPS)[:, :, None] + self.ridge)
+        contrasted = self.rough.contrasts.T @ covariance @ self.rough.contrasts
+        mean = contrasted / self.kept.sum(dim=2, keepdim=True)
+        # So small a matrix is nothing to a CPU, and many short steps to a GPU.
+        spread, turn = (part.to(p) for part in torch.linalg.eigh(mean.cpu()))
+        scale = 1.0 / (self.spectrum.float() * spread.clip(ROUGH_EPS)[:, :, None] + ridge)
 
         def precondition(v: Tensor) -> Tensor:
             near: Tensor = turn @ (scale * (turn.mT @ v))
             return near
 
-        return _conjugate_gradients(hessian, -state.gradient, precondition, forcing)
-
-    # Weights lie row by row: so both products read the data as they lie, and are two to three
-    # times as fast as with a column for each class.
-    def _scores(self, weights: Tensor) -> Tensor:
-        scores = _product(weights[..., :-1], self.rows.T) + weights[..., -1:]
-        return self.contrasts @ scores
-
-    def _back(self, scores: Tensor) -> Tensor:
-        contrasted = self.contrasts.T @ scores
-        back = _product(contrasted, self.rows)
-        return torch.cat([back, contrasted.sum(dim=2, keepdim=True)], dim=2)
+        size = _norm(state.gradient)[:, None, None]  # at unit length no square of it underflows
+        right = (-state.gradient / size).float()
+        return size * _conjugate_gradients(hessian, right, precondition, forcing.float())
 
 
 def solve_path(
@@ -125,14 +146,16 @@ def solve_path(
     strengths: Sequence[float],
     tolerance: float,
     kept: Tensor | None = None,
+    start: Weights | None = None,
 ) -> Iterator[Weights]:
     """Fit float64 rows [n, d] for each C in turn, each search starting from the last fits.
 
-    Problem p is fitted on the rows that `kept` [P, n] marks; without it there is one problem, of
-    all rows. Every class 0..num_classes-1 needs a row in every problem. Rows are best given in
-    principal axes (`principal_rows`), where the preconditioner is good. `tolerance` bounds the
-    relative error of W. A Hessian product costs 4 n d P (K - 1) operations; memory is a few
-    P x K x n arrays.
+    The first starts from `start`, which saves steps where it is near, or else from the shares of
+    the classes. Problem p is fitted on the rows that `kept` [P, n] marks; without it there is one
+    problem, of all rows. Every class 0..num_classes-1 needs a row in every problem. Rows are best
+    given in principal axes (`principal_rows`), where the preconditioner is good. `tolerance` bounds
+    the relative error of W. A Hessian product costs 4 n d P (K - 1) operations; memory is the rows
+    in float32 and a few P x K x n arrays.
     """
     mask = rows.new_ones(1, len(rows)) if kept is None else kept.to(rows)
     count = mask.sum(dim=1, keepdim=True)
@@ -141,16 +164,21 @@ def solve_path(
     target = one_hot(codes, num_classes).T.to(rows) * mask[:, None]
     identity = torch.eye(num_classes).to(rows)
     contrasts = torch.linalg.qr(identity[:, 1:] - identity[:, :1]).Q
-    weights = rows.new_zeros(len(mask), num_classes - 1, rows.shape[1] + 1)
-    weights[..., -1] = (target.sum(dim=2) / count).log() @ contrasts
+    if start is None:
+        weights = rows.new_zeros(len(mask), num_classes - 1, rows.shape[1] + 1)
+        weights[..., -1] = (target.sum(dim=2) / count).log() @ contrasts
+    else:
+        weights = contrasts.T @ torch.cat([start.coef, start.intercept[..., None]], dim=2)
+    exact = _Design(rows, contrasts)
+    rough = _Design(rows.float(), contrasts.float())
     fits: list[Tensor] = []
     for strength in strengths:
         ridge = rows.new_full((rows.shape[1] + 1,), 1.0 / strength)
         ridge[-1] = 0.0
-        problems = _Problems(rows, contrasts, ridge, mask[:, None], target, spectrum)
+        problems = _Problems(exact, rough, ridge, mask[:, None], target, spectrum)
         # On a geometric grid the next fit lies about as far off again as the last two are apart.
-        start = weights if len(fits) < 2 else 2 * fits[-1] - fits[-2]
-        weights = _newton(problems, start, strength, tolerance)
+        guess = weights if len(fits) < 2 else 2 * fits[-1] - fits[-2]
+        weights = _newton(problems, guess, strength, tolerance)
         fits = [*fits[-1:], weights]
         of_classes = contrasts @ weights
         yield Weights(of_classes[..., :-1], of_classes[..., -1])
@@ -173,8 +201,15 @@ def _newton(problems: _Problems, start: Tensor, strength: float, tolerance: floa
         # finer than the tolerance asks for.
         enough = 0.3 * tolerance * penalty / size
         forcing = torch.maximum((size / (size + penalty)).sqrt(), enough).clip(max=0.3)
-        part, here = problems.only(which), _State(*(one[which] for one in state))
-        trial, better = _line_search(part, here, part.newton_step(here, forcing[which]))
+        everyone = len(which) == len(stalled)
+        part, here = problems, state
+        if not everyone:
+            part, here = problems.only(which), _State(*(one[which] for one in state))
+            forcing = forcing[which]
+        trial, better = _line_search(part, here, part.newton_step(here, forcing))
+        if everyone and better.all():
+            state = trial
+            continue
         for whole, moved in zip(state, trial, strict=True):
             whole[which[better]] = moved[better]
         stalled[which[~better]] = True
@@ -217,31 +252,33 @@ def _conjugate_gradients(
     residual = right.clone()
     scaled = precondition(residual)
     direction = scaled
-    size = start = _dot(residual, scaled)
-    going = start > 0
+    size = _dot(residual, scaled)
+    enough, still = forcing**2 * size, torch.zeros_like(size)
+    going = size > 0
     for _ in range(CG_STEPS):
         image = product(direction)
-        pace = torch.where(going, size / _dot(direction, image), 0.0)[:, None, None]
-        x += pace * direction
-        residual -= pace * image
+        pace = torch.where(going, size / _dot(direction, image), still)[:, None, None]
+        x.addcmul_(pace, direction)
+        residual.addcmul_(pace, image, value=-1)
         scaled = precondition(residual)
         last, size = size, _dot(residual, scaled)
-        going &= size > forcing**2 * start
+        going &= size > enough
         if not going.any():
             break
-        turn = torch.where(going, size / last, 0.0)[:, None, None]
-        direction = scaled + turn * direction
+        turn = torch.where(going, size / last, still)[:, None, None]
+        direction = torch.addcmul(scaled, turn, direction)
     return x
 
 
 def _product(stack: Tensor, matrix: Tensor) -> Tensor:
     """`stack @ matrix` as one product.
 
-    Of a multiple of four rows: on a CPU 10 or 15 rows took half as long again as 12 or 16.
+    On a CPU, of a multiple of four rows: 10 or 15 took half as long again as 12 or 16.
     """
     flat = stack.flatten(0, 1)
-    padded = pad(flat, (0, 0, 0, -len(flat) % 4))
-    return (padded @ matrix)[: len(flat)].view(*stack.shape[:2], -1)
+    if not stack.is_cuda and len(flat) % 4:
+        flat = pad(flat, (0, 0, 0, -len(flat) % 4))
+    return (flat @ matrix)[: stack[..., 0].numel()].view(*stack.shape[:2], -1)
 
 
 def _dot(left: Tensor, right: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import nn
 
 from xtcl.graph.graph import Graph
 from xtcl.learning.checkpoint import NoCheckpoints
-from xtcl.learning.encoders.joined import Joined
+from xtcl.learning.encoders.joined import HOPS, Joined
 from xtcl.learning.encoders.registry import encoder_maker
 from xtcl.learning.encoders.remembered import forget
 from xtcl.learning.inputs import encoder_inputs
@@ -170,14 +170,26 @@ def train_plan(
     )
 
 
-def doubting(
-    fitted: FittedEmbedding, training: Graph, doubt: float, device: torch.device
-) -> FittedEmbedding:
-    """The fit with its trust in what was learned multiplied by `doubt`."""
+def doubting(fitted: FittedEmbedding, num_attributes: int, doubt: float) -> FittedEmbedding:
+    """The fit with its trust in what was learned multiplied by `doubt`.
+
+    Its embedding is what the encoder would say, to rounding: what was learned is shortened, and no
+    member embeds once more.
+    """
     encoder = fitted.encoder.trusting(doubt * float(fitted.encoder.trust))
-    embedding = embed(encoder, *encoder_inputs(training, device), fitted.plan.batch)
-    forget(encoder)  # the data are no part of the model
+    embedding = fitted.embedding.clone()
+    learned = embedding.shape[1] - len(HOPS) * num_attributes
+    embedding[:, :learned] *= doubt**0.5
     return replace(fitted, encoder=encoder, embedding=embedding)
+
+
+def embedded_again(
+    fitted: FittedEmbedding, training: Graph, device: torch.device
+) -> FittedEmbedding:
+    """The fit with the embedding that its encoder gives, to the last bit."""
+    embedding = embed(fitted.encoder, *encoder_inputs(training, device), fitted.plan.batch)
+    forget(fitted.encoder)  # the data are no part of the model
+    return replace(fitted, embedding=embedding)
 
 
 def member_seed(seed: int, number: int) -> int:

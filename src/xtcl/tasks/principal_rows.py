@@ -13,6 +13,7 @@ LEADING = 256  # more of them save no further steps of the solver
 ROUNDS = 2
 WIDE = 1.25  # columns per row from which it pays to find the span of the rows first,
 FEW = 1500  # while these are few: of many, the span costs more than it saves
+BLOCK = 2**22  # numbers in a block of rows to turn, which are there twice: 32 MiB
 
 
 class _Turn(NamedTuple):
@@ -21,9 +22,11 @@ class _Turn(NamedTuple):
     reflectors: Tensor
     scales: Tensor
 
-    def forward(self, rows: Tensor) -> Tensor:
-        """The coordinates [n, r] of `rows` [n, r] in this basis. Cost O(n r LEADING)."""
-        return torch.ormqr(self.reflectors, self.scales, rows, left=False)
+    def forward_(self, rows: Tensor) -> Tensor:
+        """The coordinates [n, r] of `rows` [n, r] in this basis, in place. Cost O(n r LEADING)."""
+        for part in torch.split(rows, max(1, BLOCK // max(1, rows.shape[1]))):
+            part.copy_(torch.ormqr(self.reflectors, self.scales, part, left=False))
+        return rows
 
     def back(self, coordinates: Tensor) -> Tensor:
         """The rows that have these coordinates."""
@@ -44,14 +47,22 @@ class PrincipalRows(NamedTuple):
         inside = self.turn.back(coordinates)
         return inside if self.span is None else inside @ self.span.T
 
+    def rotate(self, weights: Weights) -> Weights:
+        """Fits of the rows themselves, as fits of the coordinates."""
+        inside = weights.coef if self.span is None else weights.coef @ self.span
+        coef = torch.stack([self.turn.forward_(each.clone()) for each in inside])
+        return Weights(coef, weights.intercept + weights.coef @ self.centre)
+
     def unrotate(self, weights: Weights) -> Weights:
         """Fits of the coordinates, as fits of the rows themselves."""
         coef = torch.stack([self.back(each) for each in weights.coef])
         return Weights(coef, weights.intercept - coef @ self.centre)
 
 
-def principal_rows(rows: Tensor) -> PrincipalRows:
-    """Turn float64 rows [n, d], n > 1. Memory two or three copies of the rows.
+def principal_rows(rows: Tensor, *, overwrite: bool = False) -> PrincipalRows:
+    """Turn float64 rows [n, d], n > 1, in place where they may be overwritten.
+
+    Memory a copy of the rows otherwise, and another two to find their span where they are few.
 
     Nothing is approximated: an L2-penalised W lies in the span of the centred rows, the centre
     moves into the unpenalised intercept, and any rotation is exact. Only the first LEADING axes are
@@ -60,16 +71,15 @@ def principal_rows(rows: Tensor) -> PrincipalRows:
     """
     n, d = rows.shape
     centre = rows.mean(dim=0)
-    centred = rows - centre
-    del rows  # unless the caller needs them, they are gone
+    centred = rows.sub_(centre) if overwrite else rows - centre
     if d < WIDE * n or n > FEW:
         turn = _leading_first(centred)
-        return PrincipalRows(turn.forward(centred), centre, turn, None)
+        return PrincipalRows(turn.forward_(centred), centre, turn, None)
     # Centred rows sum to zero: the last is made of the others, and adds nothing to their span.
     span, others = torch.linalg.qr(centred[:-1].T)
     inside = torch.cat([others.T, -others.sum(dim=1)[None]])
     turn = _leading_first(inside)
-    return PrincipalRows(turn.forward(inside), centre, turn, span)
+    return PrincipalRows(turn.forward_(inside), centre, turn, span)
 
 
 def _leading_first(rows: Tensor) -> _Turn:

@@ -1,4 +1,4 @@
-"""Rows of an embedding made ready for a head: checked, centred, brought to unit length."""
+"""Rows of an embedding made ready for a head: checked, taken, centred."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from xtcl.errors import DataError, first_few
-from xtcl.learning.unit_rows import unit_rows
 
 Floats = NDArray[np.float64]
 
@@ -47,15 +46,10 @@ def take_rows(rows: Tensor, nodes: np.ndarray) -> Tensor:
     return rows[torch.from_numpy(nodes).to(rows.device)]
 
 
-def unit_rows64(rows: Tensor) -> Tensor:
-    """Each row divided by its Euclidean length, in float64; a zero row stays zero."""
-    return unit_rows(rows.double())
-
-
 def centred_rows(rows: Tensor, centre: Tensor) -> Tensor:
-    """`rows - centre` in float64; a row that differs from it by rounding alone becomes zero."""
-    rows64 = rows.double()
-    reach = torch.linalg.vector_norm(rows64, dim=1) + torch.linalg.vector_norm(centre)
-    centred = rows64 - centre
+    """`rows - centre` as a float64 copy; a row that differs by rounding alone becomes zero."""
+    centred = rows.to(torch.float64, copy=True)
+    reach = torch.linalg.vector_norm(centred, dim=1) + torch.linalg.vector_norm(centre)
+    centred -= centre
     noise = torch.linalg.vector_norm(centred, dim=1) <= ROUNDING * reach
     return centred.masked_fill_(noise[:, None], 0.0)

@@ -41,7 +41,8 @@ def second_fit(
     hundred labels do not show where the classes lie among all nodes, and these answers do. They
     also repeat the head's mistakes: one that is right on fewer than MOSTLY_RIGHT of the rows held
     out of it, or of which this is not known, stays as it is. What a head says of held-out rows is
-    that of its first fit. Cost: a prediction of all rows, and a fit of up to MOST_ROWS more.
+    that of its first fit, where the search starts. Cost: a prediction of all rows, and a fit of up
+    to MOST_ROWS more.
     """
     if not head.cv_accuracy_ >= MOSTLY_RIGHT:
         return head
@@ -55,7 +56,11 @@ def second_fit(
     taken = np.concatenate([known, likely])
     codes = np.concatenate([labels, answers[likely]])
     (again,) = logistic_path(
-        take_rows(rows, taken), codes, strengths=[head.strength_], normalise=head.normalise
+        take_rows(rows, taken),
+        codes,
+        strengths=[head.strength_],
+        normalise=head.normalise,
+        start=head,
     )
     shown = rows[:: max(1, len(rows) // MOST_ROWS)]
     return replace(

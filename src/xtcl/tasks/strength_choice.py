@@ -13,7 +13,7 @@ from torch import Tensor
 
 from xtcl.errors import UsageError
 from xtcl.tasks.calibration import calibrated_likelihood, sureness
-from xtcl.tasks.logistic_solver import solve_path
+from xtcl.tasks.logistic_solver import Weights, solve_path
 
 Codes = NDArray[np.int64]
 
@@ -65,6 +65,14 @@ class ChosenStrength(NamedTuple):
     """Mean log-likelihood of a held-out row at the best temperature."""
     sureness: float
     """What scores of a fit with this strength are multiplied by to be as sure as they should."""
+    near: Weights | None = None
+    """About where the fit of all rows lies: the mean of those that left out a fold, with the
+    nearest of the strengths tried."""
+
+    @classmethod
+    def untried(cls, strength: float) -> ChosenStrength:
+        """A strength that no held-out row speaks for."""
+        return cls(strength, accuracy=np.nan, likelihood=np.nan, sureness=np.nan)
 
 
 def choose_strength(
@@ -97,11 +105,10 @@ def choose_strength(
     fold_of = torch.from_numpy(stratified_folds(codes.cpu().numpy(), folds, seed)).to(codes)
     known = codes[fold_of >= 0]
     if not len(known):
-        distance = [abs(np.log(c / USUAL_STRENGTH)) for c in rising]
-        unknown = float("nan")
-        return ChosenStrength(rising[int(np.argmin(distance))], unknown, unknown, unknown)
-    accuracy, likelihood, factors = [], [], []
-    for scores in held_out_scores(rows, codes, num_classes, rising, fold_of):
+        return ChosenStrength.untried(rising[_nearest(rising, USUAL_STRENGTH)])
+    accuracy, likelihood, factors, fits = [], [], [], []
+    for scores, fit in held_out_scores(rows, codes, num_classes, rising, fold_of):
+        fits.append(fit)
         accuracy.append(float((scores.argmax(dim=1) == known).double().mean()))
         likelihood.append(calibrated_likelihood(scores, known))
         factors.append(sureness(scores, known))
@@ -113,7 +120,12 @@ def choose_strength(
         posterior_mean(values, likelihood, len(known))
         for values in (rising[: len(likelihood)], factors)
     )
-    return ChosenStrength(strength, accuracy[best], likelihood[best], factor)
+    near = fits[_nearest(rising[: len(fits)], strength)]
+    return ChosenStrength(strength, accuracy[best], likelihood[best], factor, near)
+
+
+def _nearest(strengths: Sequence[float], wanted: float) -> int:
+    return int(np.argmin([abs(np.log(c / wanted)) for c in strengths]))
 
 
 def posterior_mean(values: Sequence[float], likelihood: Sequence[float], rows: int) -> float:
@@ -126,10 +138,14 @@ def posterior_mean(values: Sequence[float], likelihood: Sequence[float], rows: i
 
 def held_out_scores(
     rows: Tensor, codes: Tensor, num_classes: int, rising: Sequence[float], fold_of: Tensor
-) -> Iterator[Tensor]:
-    """For every strength the scores [held, classes] of rows by fits that left out their fold."""
+) -> Iterator[tuple[Tensor, Weights]]:
+    """For every strength the scores [held, classes] of rows by fits that left out their fold.
+
+    And the mean of these fits.
+    """
     held = (fold_of >= 0).nonzero()[:, 0]
     kept = fold_of != torch.arange(int(fold_of.max()) + 1, device=codes.device)[:, None]
     for fit in solve_path(rows, codes, num_classes, rising, CV_TOLERANCE, kept):
         everyone = fit.coef @ rows.T + fit.intercept[:, :, None]
-        yield everyone[fold_of[held], :, held]
+        mean = Weights(*(part.mean(dim=0, keepdim=True) for part in fit))
+        yield everyone[fold_of[held], :, held], mean
