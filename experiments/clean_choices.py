@@ -116,7 +116,7 @@ def embeddings(side: TrainingSide, options: FitOptions) -> tuple[Tensor, Tensor]
     recipe = TASK.recipe(options.encoder)
     found = find_positives(side.graph, TASK, recipe, options)
     fitted = train_plan(side.graph, TASK, recipe, recipe.plans[0], found, options)
-    doubted = doubting(fitted, side.graph, recipe.doubt, options.device)
+    doubted = doubting(fitted, side.graph.num_attributes, recipe.doubt)
     return fitted.embedding, doubted.embedding
 
 
