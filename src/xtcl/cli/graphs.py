@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from xtcl.cli.tables import printable
 from xtcl.errors import DataError, UsageError, first_few
 
 if TYPE_CHECKING:
@@ -105,19 +106,22 @@ def read_graph(
     edges: Path | None = None,
     label: str | None = None,
 ) -> Graph:
-    """The graph to work on; what was repaired and left out is said on `notes`."""
+    """The graph to work on; what was repaired, left out or looks wrong is said on `notes`."""
     from xtcl.graph.graph import Graph
+    from xtcl.graph.tables.concerns import concerns
     from xtcl.graph.tables.read import left_out_notes
 
     read = read_source(name, data, nodes, edges, label)
     told: tuple[str, ...] = ()
+    doubts: list[str] = []
     if not isinstance(read, Graph):
         if task == "nodes" and read.graph.labels is None:
             raise UsageError(_which_label(read))
         told = read.notes
         read = read.graph
-    for sentence in (*told, *left_out_notes(read.encoding), *read.repairs.sentences()):
-        notes.print(sentence, markup=False, soft_wrap=True)
+        doubts = [f"Looks wrong: {sentence}" for sentence in concerns(read, task)]
+    for sentence in (*told, *left_out_notes(read.encoding), *read.repairs.sentences(), *doubts):
+        notes.print(printable(sentence), markup=False, soft_wrap=True)
     return read
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -10,6 +10,7 @@ from scipy.sparse.csgraph import connected_components
 
 from xtcl.graph.arrays import Attributes
 from xtcl.graph.graph import Graph
+from xtcl.graph.tables.concerns import concerns
 from xtcl.report.page.doubts import FEW_TRAINED, of_scarce_classes
 from xtcl.report.page.facts import RunFacts
 from xtcl.report.page.shown_text import shown
@@ -54,7 +55,7 @@ class Health:
     notes: tuple[str, ...]
 
 
-def health(facts: RunFacts) -> Health:
+def health(facts: RunFacts, task: str) -> Health:
     """Of the graph with all links and all labels that the run knows of. O(V + E)."""
     graph, truth = facts.graph, facts.truth
     number, member = connected_components(graph.adjacency, directed=False)
@@ -84,9 +85,15 @@ def health(facts: RunFacts) -> Health:
         scarce=tuple(scarce),
         homophily=homophily,
         by_chance=by_chance,
-        doubts=of_scarce_classes(scarce),
+        doubts=(*concerns(_labelled(facts), task), *of_scarce_classes(scarce)),
         notes=_notes(graph),
     )
+
+
+def _labelled(facts: RunFacts) -> Graph:
+    """The graph as it was read: with the labels that were held out."""
+    known = (facts.truth >= 0).any()
+    return replace(facts.graph, labels=facts.truth) if known else facts.graph
 
 
 def _blank(attributes: Attributes) -> int:
