@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from xtcl.cli.tables import printable
-from xtcl.errors import DataError, UsageError, first_few
+from xtcl.errors import DataError, UsageError, first_few, known_names
 
 if TYPE_CHECKING:
     from xtcl.graph.graph import Graph
@@ -67,7 +67,12 @@ def read_source(
         raise UsageError(
             f"There is no file '{name}'; check the path, or name a data set (see `xtcl datasets`)."
         )
-    return load_dataset(name, data)
+    raise UsageError(
+        f"There is no data set '{name}', and no file or folder of that name."
+        f"{known_names(name, DATASETS)} For tables of your own give a folder with nodes.csv and "
+        "edges.csv, a .toml file that names them, or --nodes nodes.csv --edges edges.csv --label "
+        "COLUMN."
+    )
 
 
 def _given_tables(
