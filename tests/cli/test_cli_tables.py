@@ -85,7 +85,7 @@ def test_fit_and_evaluate_take_tables(folder: Path, monkeypatch: pytest.MonkeyPa
     result = invoke("fit", *TABLES, "--out", "run", "--device", "cpu", "--json")
     assert result.exit_code == 0, result.stderr
     assert "Looks wrong" not in result.stderr
-    assert json.loads(result.stdout)["dataset"] == "nodes"
+    assert json.loads(result.stdout)["dataset"] == "papers"
     ids = pq.read_table(folder / "run" / "embeddings.parquet").column("node").to_pylist()
     assert ids == [f"n{at}" for at in range(80)]
     named = ["evaluate", "graph.toml", "--label", "topic", "--method", "logistic", "--splits", "1"]

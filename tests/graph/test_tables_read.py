@@ -25,6 +25,7 @@ import xtcl
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.graph.tables import text_file
+from xtcl.graph.tables.spec import TableSpec, spec_from_toml
 
 
 def dense(graph: Graph) -> np.ndarray:
@@ -127,6 +128,31 @@ def test_python_warns_of_what_was_left_out(tmp_path: Path) -> None:
     assert graph.name == "n"
     with pytest.raises(UsageError, match="The table of edges is a list"):
         xtcl.read_tables(nodes, [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("file", "title"),
+    [
+        ("people.csv", "people"),
+        ("nodes.csv", "club"),
+        ("Nodes.tsv.gz", "club"),
+        ("graph.toml", "club"),
+        ("club-of-1977.toml", "club-of-1977"),
+    ],
+)
+def test_a_graph_is_called_after_what_tells_it_apart(
+    file: str, title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "club"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    if file.endswith(".toml"):
+        write(folder, file, 'nodes = "nodes.csv"\nedges = "edges.csv"\n')
+        assert spec_from_toml(Path(file)).title == title
+    else:
+        assert TableSpec("edges.csv", file).title == title
+        assert TableSpec(file).title == title
+        assert TableSpec("edges.csv", file, name="mine").title == "mine"
 
 
 @pytest.mark.parametrize("block", [300, 1000, 20_000])
