@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from xtcl.cli.bars import Bars
 from xtcl.cli.tables import printable
 from xtcl.errors import DataError, UsageError, first_few, known_names
 
@@ -36,8 +37,12 @@ def read_source(
     nodes: Path | None,
     edges: Path | None,
     label: str | None,
+    notes: Console,
 ) -> Graph | TablesRead:
-    """What the user named: tables, a data set (whatever lies in the folder), or a graph file."""
+    """What the user named: tables, a data set (whatever lies in the folder), or a graph file.
+
+    How far the reading of large tables is, is shown on `notes`.
+    """
     from xtcl.graph.datasets import load_dataset
     from xtcl.graph.datasets.registry import DATASETS
     from xtcl.graph.graph import Graph
@@ -45,13 +50,14 @@ def read_source(
 
     tables = _given_tables(name, nodes, edges, label)
     if tables is not None:
-        return read_spec(tables)
+        return read_spec(tables, Bars(notes))
     if name is None:
         raise UsageError("Name a GRAPH, or give your tables with --nodes and --edges.")
     path = Path(name)
     known = name.lower() in DATASETS
     if not known and (tables := _named_tables(path)) is not None:
-        return read_spec(tables if label is None else replace(tables, label=label))
+        named = tables if label is None else replace(tables, label=label)
+        return read_spec(named, Bars(notes))
     if label is not None:
         raise UsageError(f"--label names a column of a table, and '{name}' is none; leave it out.")
     if known:
@@ -116,7 +122,7 @@ def read_graph(
     from xtcl.graph.tables.concerns import concerns
     from xtcl.graph.tables.read import left_out_notes
 
-    read = read_source(name, data, nodes, edges, label)
+    read = read_source(name, data, nodes, edges, label, notes)
     told: tuple[str, ...] = ()
     doubts: list[str] = []
     if not isinstance(read, Graph):
