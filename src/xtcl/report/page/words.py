@@ -148,7 +148,7 @@ def _careful(health: Health, nodes: NodeTest | None, look: LookAt) -> list[str]:
         worst = nodes.scores[0]
         told.append(
             f"Class “{worst.name}”: {percent(worst.found or 0.0)} of its {worst.count:,} "
-            "held-out nodes were found."
+            f"held-out node{_s(worst.count)} found."
         )
     if health.scarce:
         named = first_few(f"“{size.name}” ({size.trained})" for size in health.scarce)
