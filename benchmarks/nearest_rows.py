@@ -60,7 +60,10 @@ def measure(name: str, count: int, cap: int, index_past: int | None, answer: Con
     relation = make_relation(name, **OPTIONS.get(name, {}))
     find = nearest(relation, view, 0.99, cap, index_past=index_past)
     prepared = time.process_time() - start
-    listed = sum(len(find(nodes).nodes) for nodes in torch.split(torch.arange(count), BLOCK))
+    listed, alike = 0, 0.0
+    for nodes in torch.split(torch.arange(count), BLOCK):
+        found = find(nodes)
+        listed, alike = listed + len(found.nodes), alike + float(found.similarities.sum())
     took = time.process_time() - start
     peak = most_memory() - before
     answer.send(
@@ -71,6 +74,7 @@ def measure(name: str, count: int, cap: int, index_past: int | None, answer: Con
             "preparation": prepared,
             "peak_mb": peak / 2**20,
             "pairs_a_node": listed / count,
+            "mean_similarity": alike / max(listed, 1),
             "recall_of_index": getattr(find, "recall", None),
         }
     )

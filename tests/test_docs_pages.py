@@ -15,6 +15,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [
     "tutorial.md",
     "guides/links.md",
+    "guides/no-links.md",
     "guides/large-graphs.md",
     "guides/own-relations.md",
     "guides/own-tasks.md",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,8 @@ def test_explain_a_node_and_a_pair() -> None:
     assert text.startswith("n20: ")
     assert "Positives" in text
     assert "Neighbours" in text
+    assert re.search(r"node +class +alike", text)
+    assert re.search(r"node +alike", printed("explain", run_folder("links"), "n20"))
     told: dict[str, Any] = json.loads(printed("explain", run, "n20", "--json"))
     assert told["node"]["node"] == "n20"
     pair = printed("explain", run, "n20", "=cmd()")

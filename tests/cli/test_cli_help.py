@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from xtcl.cli.environment import OPTIONAL
 from xtcl.cli.main import app
 
-LINES, COLUMNS = 45, 100
+LINES, COLUMNS = 45, 80
 COMMANDS = [
     found.name or found.callback.__name__ for found in app.registered_commands if found.callback
 ]
@@ -30,11 +30,14 @@ def test_the_help_of_a_command_fits_on_a_screen(command: str) -> None:
     lines = shown(command)
     assert len(lines) <= LINES, "shorten the texts of its options, or the docstring"
     assert max(map(len, lines)) <= COLUMNS
+    assert not any("<bool>" in line for line in lines)
     assert any(line.strip().startswith(f"Example: xtcl {command}") for line in lines)
 
 
 def test_the_help_of_all_fits_on_a_screen() -> None:
-    assert len(shown()) <= LINES
+    lines = shown()
+    assert len(lines) <= LINES
+    assert not any("<bool>" in line for line in lines)
 
 
 def completed(words: str, shell: str = "bash") -> list[str]:

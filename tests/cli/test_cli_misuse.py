@@ -45,7 +45,8 @@ def command(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
 
 
 def test_an_unknown_data_set_meets_the_closest_one(command: list[str]) -> None:
-    assert_refused(invoke(*command, "coraa"), USAGE, "no data set 'coraa'", "Did you mean 'cora'")
+    words = ("no data set 'coraa'", "Did you mean 'cora'", "a folder with nodes.csv and edges.csv")
+    assert_refused(invoke(*command, "coraa"), USAGE, *words)
     missing = invoke(*command, "no/such/file.npz")
     assert_refused(missing, USAGE, "There is no file 'no/such/file.npz'")
     assert_refused(invoke(*command, ""), USAGE)

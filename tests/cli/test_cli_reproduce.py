@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,9 @@ def test_a_table_from_runs_of_ones_own_and_again_without_any(tmp_path: Path) -> 
     drawn = reproduce("table-nodes", "--quick", "--draw-only", "--out", str(tmp_path))
     assert drawn.exit_code == 0, drawn.output
     assert drawn.stdout == first.stdout
+    told = json.loads(reproduce(*asked, "--out", str(tmp_path), "--json").stdout)
+    assert (told["name"], told["asked"], told["out"]) == ("table-nodes", 1, str(folder))
+    assert told["runs"] == json.loads((folder / "table-nodes.json").read_text())
 
 
 def test_nothing_to_draw_is_an_error(tmp_path: Path) -> None:

@@ -84,7 +84,8 @@ def test_fit_and_evaluate_take_tables(folder: Path, monkeypatch: pytest.MonkeyPa
     shrink_recipes(monkeypatch, epochs=5)
     result = invoke("fit", *TABLES, "--out", "run", "--device", "cpu", "--json")
     assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout)["dataset"] == "nodes"
+    assert "Looks wrong" not in result.stderr
+    assert json.loads(result.stdout)["dataset"] == "papers"
     ids = pq.read_table(folder / "run" / "embeddings.parquet").column("node").to_pylist()
     assert ids == [f"n{at}" for at in range(80)]
     named = ["evaluate", "graph.toml", "--label", "topic", "--method", "logistic", "--splits", "1"]
@@ -121,6 +122,13 @@ def test_check_says_what_looks_wrong(folder: Path) -> None:
     Path("nodes.csv").write_text("id,disguise,score,topic,same\n" + "\n".join(rows))
     Path("edges.csv").write_text("source,target,weight\n1,2,1\n2,1,1\n3,3,2\n4,5,0\n")
     told = invoke("check", *TABLES).stdout
+    result = invoke("fit", *TABLES, "--dry-run")
+    assert result.exit_code == 0
+    for sentence in checked(*TABLES)["concerns"]:
+        assert f"Looks wrong: {sentence}" in result.stderr
+    links = invoke("fit", *TABLES, "--task", "links", "--dry-run").stderr
+    assert "have no link" in links
+    assert "of the labels" not in links
     for words in (
         "Column 'disguise' alone tells 98.3% of the labels",
         "Column 'score' alone tells 100.0% of the labels",

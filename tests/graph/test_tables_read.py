@@ -19,12 +19,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
+from small_runs import Recorder
 from small_tables import EDGES, NODES, read, write
 
 import xtcl
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
-from xtcl.graph.tables import text_file
+from xtcl.graph.tables import meter, text_file
+from xtcl.graph.tables.read import read_spec
+from xtcl.graph.tables.spec import TableSpec, spec_from_toml
 
 
 def dense(graph: Graph) -> np.ndarray:
@@ -127,6 +130,60 @@ def test_python_warns_of_what_was_left_out(tmp_path: Path) -> None:
     assert graph.name == "n"
     with pytest.raises(UsageError, match="The table of edges is a list"):
         xtcl.read_tables(nodes, [1, 2])
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])
+def test_reading_much_tells_how_far_it_is(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = 3000
+    table = pa.table({"id": range(rows), "x": np.random.default_rng(0).random(rows)})
+    links = pa.table({"u": np.arange(rows), "v": np.arange(rows)[::-1]})
+    paths = [tmp_path / f"{name}.{kind}" for name in ("nodes", "edges")]
+    for path, written in zip(paths, (table, links), strict=True):
+        if kind == "parquet":
+            parquet.write_table(written, path)
+        else:
+            with pa.output_stream(path, compression="gzip" if kind == "csv.gz" else None) as out:
+                arrow_csv.write_csv(written, out)
+    spec, quiet, told = TableSpec(paths[1], paths[0]), Recorder(), Recorder()
+    read_spec(spec, quiet)
+    assert not quiet.stages  # nobody waits for so little
+    monkeypatch.setattr(meter, "WORTH_TELLING", 1)
+    monkeypatch.setattr(meter, "MEGABYTE", 1)
+    monkeypatch.setattr(text_file, "BLOCK_BYTES", 10_000)
+    monkeypatch.setattr("xtcl.graph.tables.parquet_file.BATCH_ROWS", 1000)
+    read_spec(spec, told)
+    [(name, steps, done)] = told.stages
+    assert name.startswith("reading tables")
+    assert steps == 2 * paths[0].stat().st_size + paths[1].stat().st_size
+    assert sum(done) == pytest.approx(steps, rel=0.01)
+    assert len(done) >= 9
+
+
+@pytest.mark.parametrize(
+    ("file", "title"),
+    [
+        ("people.csv", "people"),
+        ("nodes.csv", "club"),
+        ("Nodes.tsv.gz", "club"),
+        ("graph.toml", "club"),
+        ("club-of-1977.toml", "club-of-1977"),
+    ],
+)
+def test_a_graph_is_called_after_what_tells_it_apart(
+    file: str, title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "club"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    if file.endswith(".toml"):
+        write(folder, file, 'nodes = "nodes.csv"\nedges = "edges.csv"\n')
+        assert spec_from_toml(Path(file)).title == title
+    else:
+        assert TableSpec("edges.csv", file).title == title
+        assert TableSpec(file).title == title
+        assert TableSpec("edges.csv", file, name="mine").title == "mine"
 
 
 @pytest.mark.parametrize("block", [300, 1000, 20_000])

@@ -44,7 +44,7 @@ def embed_new(model: XTCL, nodes: Any, edges: Any = None) -> NewRows:
             "New nodes are read as the table of nodes of the fit was, and this model was fitted "
             "without one: fit it from tables (--nodes and --edges, or read_tables)."
         )
-    new = encode_nodes(nodes, graph.encoding)
+    new = encode_nodes(nodes, graph.encoding, model.progress)
     names = names_of(graph)
     again = np.intersect1d(names.astype(str), new.ids.astype(str))
     if again.size:

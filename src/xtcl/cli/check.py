@@ -47,7 +47,7 @@ def check(
     """
     from xtcl.graph.graph import Graph
 
-    read = read_source(graph, data, nodes, edges, label)
+    read = read_source(graph, data, nodes, edges, label, Console(stderr=True))
     found = described(read) if isinstance(read, Graph) else described(read.graph, read)
     if as_json:
         typer.echo(json.dumps(found))

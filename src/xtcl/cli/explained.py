@@ -74,13 +74,17 @@ def _signals(pair: Alike) -> Table:
 def _positives(positives: Sequence[Alike]) -> Table:
     from xtcl.relations.registry import relation_title
 
-    table = plain_table("  node", "class", "alike", "because of", numbers=["alike"])
+    # A run for links knows of no classes.
+    has_classes = any(_class(pair.other) for pair in positives)
+    columns = ["  node", *(["class"] if has_classes else []), "alike", "because of"]
+    table = plain_table(*columns, numbers=["alike"])
     for pair in positives:
         reasons = ", ".join(
             f"{relation_title(signal.relation)} {signal.weight:+.2f}" for signal in pair.reasons
         )
         chance = f"{pair.probability:.2f}" if pair.probability > 0.01 else f"{pair.probability:.1g}"
-        cells = (f"  {pair.other.node}", _class(pair.other), chance, reasons)
+        known = [_class(pair.other)] if has_classes else []
+        cells = (f"  {pair.other.node}", *known, chance, reasons)
         table.add_row(*(Text(printable(cell)) for cell in cells))
     return table
 

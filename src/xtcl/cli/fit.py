@@ -60,7 +60,7 @@ def fit(
     encoder: EncoderOption = EncoderName.gcn,
     seed: SeedOption = 0,
     train: TrainOption = None,
-    out: Annotated[Path, typer.Option(help="Run directory to write.")] = Path("runs/latest"),
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("runs/latest"),
     device: DeviceOption = "auto",
     memory: Annotated[
         str | None,

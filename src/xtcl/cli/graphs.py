@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from xtcl.errors import DataError, UsageError, first_few
+from xtcl.cli.bars import Bars
+from xtcl.cli.tables import printable
+from xtcl.errors import DataError, UsageError, first_few, known_names
 
 if TYPE_CHECKING:
     from xtcl.graph.graph import Graph
@@ -35,8 +37,12 @@ def read_source(
     nodes: Path | None,
     edges: Path | None,
     label: str | None,
+    notes: Console,
 ) -> Graph | TablesRead:
-    """What the user named: tables, a data set (whatever lies in the folder), or a graph file."""
+    """What the user named: tables, a data set (whatever lies in the folder), or a graph file.
+
+    How far the reading of large tables is, is shown on `notes`.
+    """
     from xtcl.graph.datasets import load_dataset
     from xtcl.graph.datasets.registry import DATASETS
     from xtcl.graph.graph import Graph
@@ -44,13 +50,14 @@ def read_source(
 
     tables = _given_tables(name, nodes, edges, label)
     if tables is not None:
-        return read_spec(tables)
+        return read_spec(tables, Bars(notes))
     if name is None:
         raise UsageError("Name a GRAPH, or give your tables with --nodes and --edges.")
     path = Path(name)
     known = name.lower() in DATASETS
     if not known and (tables := _named_tables(path)) is not None:
-        return read_spec(tables if label is None else replace(tables, label=label))
+        named = tables if label is None else replace(tables, label=label)
+        return read_spec(named, Bars(notes))
     if label is not None:
         raise UsageError(f"--label names a column of a table, and '{name}' is none; leave it out.")
     if known:
@@ -66,7 +73,12 @@ def read_source(
         raise UsageError(
             f"There is no file '{name}'; check the path, or name a data set (see `xtcl datasets`)."
         )
-    return load_dataset(name, data)
+    raise UsageError(
+        f"There is no data set '{name}', and no file or folder of that name."
+        f"{known_names(name, DATASETS)} For tables of your own give a folder with nodes.csv and "
+        "edges.csv, a .toml file that names them, or --nodes nodes.csv --edges edges.csv --label "
+        "COLUMN."
+    )
 
 
 def _given_tables(
@@ -105,19 +117,22 @@ def read_graph(
     edges: Path | None = None,
     label: str | None = None,
 ) -> Graph:
-    """The graph to work on; what was repaired and left out is said on `notes`."""
+    """The graph to work on; what was repaired, left out or looks wrong is said on `notes`."""
     from xtcl.graph.graph import Graph
+    from xtcl.graph.tables.concerns import concerns
     from xtcl.graph.tables.read import left_out_notes
 
-    read = read_source(name, data, nodes, edges, label)
+    read = read_source(name, data, nodes, edges, label, notes)
     told: tuple[str, ...] = ()
+    doubts: list[str] = []
     if not isinstance(read, Graph):
         if task == "nodes" and read.graph.labels is None:
             raise UsageError(_which_label(read))
         told = read.notes
         read = read.graph
-    for sentence in (*told, *left_out_notes(read.encoding), *read.repairs.sentences()):
-        notes.print(sentence, markup=False, soft_wrap=True)
+        doubts = [f"Looks wrong: {sentence}" for sentence in concerns(read, task)]
+    for sentence in (*told, *left_out_notes(read.encoding), *read.repairs.sentences(), *doubts):
+        notes.print(printable(sentence), markup=False, soft_wrap=True)
     return read
 
 

@@ -17,6 +17,7 @@ from xtcl.cli.explain import explain
 from xtcl.cli.fit import fit
 from xtcl.cli.links import links
 from xtcl.cli.listings import datasets, doctor, methods, relations
+from xtcl.cli.plain_help import PlainCommand, PlainGroup
 from xtcl.cli.predict import predict
 from xtcl.cli.report import report
 from xtcl.cli.reproduce import reproduce
@@ -24,6 +25,7 @@ from xtcl.cli.tune import tune
 
 app = typer.Typer(
     name="xtcl",
+    cls=PlainGroup,
     help="Task-aware node embeddings that say which graph signals mattered.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -34,7 +36,7 @@ COMMANDS = (
     *(evaluate, tune, reproduce, datasets, relations, methods, doctor),
 )
 for command in COMMANDS:
-    app.command()(command)
+    app.command(cls=PlainCommand)(command)
 
 
 def _version(wanted: bool) -> None:

@@ -26,10 +26,17 @@ class EncoderName(StrEnum):
     gat = "gat"
 
 
+def _seed(given: int) -> int:
+    # Not min and max of the option, which its help would spell out.
+    if not 0 <= given < 2**32:
+        raise typer.BadParameter(f"{given} must be a whole number from 0 to 2**32 - 1.")
+    return given
+
+
 EncoderOption = Annotated[EncoderName, typer.Option("--encoder", help="The graph network.")]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="Recipe of `xtcl tune`, or a run's config.toml."),
+    typer.Option("--config", help="Recipe of `xtcl tune`, or a config.toml."),
 ]
 GraphName = Annotated[
     str | None,
@@ -42,17 +49,17 @@ GraphName = Annotated[
 NodesOption = Annotated[Path | None, typer.Option("--nodes", help="Table of nodes, for GRAPH.")]
 EdgesOption = Annotated[Path | None, typer.Option("--edges", help="Table of links, for GRAPH.")]
 LabelOption = Annotated[str | None, typer.Option("--label", help="Column with the classes.")]
-TaskOption = Annotated[TaskName, typer.Option("--task", help="What the embeddings are for.")]
+TaskOption = Annotated[TaskName, typer.Option("--task", help="What to embed for.")]
 SeedOption = Annotated[
     int,
-    typer.Option("--seed", metavar="N", min=0, max=2**32 - 1, help="Seeds the split and the fit."),
+    typer.Option("--seed", metavar="N", callback=_seed, help="Seeds split and fit."),
 ]
 TrainOption = Annotated[
     float | None,
     typer.Option(
         "--train",
         metavar="SHARE",
-        help="Labels (links) to train on; else 0.8 (0.9) of own tables, 0.1 (0.6) of other graphs.",
+        help="Labels (links) to train on; else 0.8 (0.9) of own tables, 0.1 (0.6) of others.",
         show_default=False,
     ),
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +12,7 @@ from rich.console import Console
 
 from xtcl.cli.bars import Bars
 from xtcl.cli.errors import INTERRUPTED, reported
-from xtcl.cli.options import DataOption, DeviceOption
+from xtcl.cli.options import DataOption, DeviceOption, JsonOption
 from xtcl.errors import DataError
 
 
@@ -37,6 +39,7 @@ def reproduce(
     ),
     device: DeviceOption = "auto",
     data: DataOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Redraw a table or figure of the paper from runs of your own.
 
@@ -73,7 +76,11 @@ def reproduce(
         state = f"is in {runs}" if draw_only else "could be made"
         raise DataError(f"None of the {len(measurements)} runs of '{name}' {state}.")
     page = draw_experiment(experiment, records, out / experiment.name)
-    typer.echo(page.read_text(encoding="utf-8"))
+    if as_json:
+        described = {"name": experiment.name, "asked": len(measurements), "out": str(page.parent)}
+        typer.echo(json.dumps(described | {"runs": [asdict(record) for record in records]}))
+    else:
+        typer.echo(page.read_text(encoding="utf-8"))
     notes.print(f"Written to {page.parent}.", markup=False, soft_wrap=True)
     if len(records) < len(measurements) and not draw_only:
         missing = len(measurements) - len(records)

@@ -15,13 +15,15 @@ from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit, node_split
 from xtcl.report.page.closeness import POSITIVES, closeness
 from xtcl.report.page.facts import RunFacts
+from xtcl.report.page.health import health
 from xtcl.report.page.node_map import SIDE, node_map, project
 from xtcl.report.page.node_test import MOST, node_test
+from xtcl.report.page.page import render
 from xtcl.report.page.relation_rows import RelationRow
 from xtcl.report.page.reliability import reliability
 from xtcl.report.page.share_interval import wilson
 from xtcl.report.page.summary import summarise
-from xtcl.report.page.words import _signals, _trust
+from xtcl.report.page.words import _careful, _signals, _trust
 from xtcl.tasks.own_task import OwnTask
 
 __all__ = ["few_resamples"]
@@ -198,6 +200,32 @@ def test_many_classes_are_shortened() -> None:
     # Some of the others hit their own class, and some hit another of them.
     right = sum(round((s.found or 0) * s.count) for s in found.scores)
     assert sum(found.confusion[k][k] for k in range(MOST)) >= right
+
+
+def test_classes_with_hardly_a_label_are_named() -> None:
+    plain = hostile_fit("nodes")
+    facts = RunFacts.of(plain)
+    assert not health(facts, "nodes").scarce
+    assert not health(facts, "nodes").doubts
+    own = [facts.trained[facts.truth[facts.trained] == code] for code in range(3)]
+    few = np.concatenate([own[0], own[1][:1], own[2][:3]])
+    found = health(replace(facts, trained=few), "nodes")
+    assert [(size.name, size.trained) for size in found.scarce] == [
+        ("</script>", 3),
+        ("dog & co", 1),
+    ]
+    single, three = found.doubts
+    assert single.startswith("Class “dog & co” was trained on a single label")
+    assert three.startswith("Class “</script>” (3) was trained on fewer than 5 labels")
+    unseen = health(replace(facts, trained=own[0]), "nodes").doubts
+    assert unseen[0].startswith("Each of the classes “</script>”, “dog & co” had no label")
+    assert not health(RunFacts.of(hostile_fit("links")), "links").doubts
+    bare = health(replace(facts, graph=facts.graph.with_edges(facts.graph.edges[:, :5])), "nodes")
+    assert "have no link: for them only attributes speak" in bare.doubts[0]
+    page = render(replace(summarise(plain), health=found))
+    assert "<li><bdi>Class “dog &amp; co” was trained on a single label" in page
+    careful = " ".join(_careful(found, None, summarise(plain).look))
+    assert "fewer than 5 labels to learn from: “</script>” (3), “dog & co” (1)" in careful
 
 
 def row(title: str, support: int, weight: float) -> RelationRow:

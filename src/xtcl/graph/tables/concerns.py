@@ -13,9 +13,16 @@ LARGEST_CLASS = 0.95
 FEW_LABELS = 20
 
 
-def concerns(graph: Graph) -> list[str]:
-    """Sentences, each with a remedy; none where nothing looks wrong."""
-    return [*_of_structure(graph), *_of_labels(graph), *_of_columns(graph)]
+LONGEST_NAME = 80
+
+
+def concerns(graph: Graph, task: str = "nodes") -> list[str]:
+    """Sentences, each with a remedy; none where nothing looks wrong for the task.
+
+    Only `nodes` reads labels, and what columns say of them.
+    """
+    found = _of_structure(graph)
+    return [*found, *_of_labels(graph), *_of_columns(graph)] if task == "nodes" else found
 
 
 def _of_structure(graph: Graph) -> list[str]:
@@ -36,7 +43,7 @@ def _of_labels(graph: Graph) -> list[str]:
         return ["There are no labels: only links can be predicted. Name a column with --label."]
     sizes = np.bincount(graph.labels[graph.labels >= 0], minlength=graph.num_classes)
     labelled, found = int(sizes.sum()), []
-    single = [repr(graph.classes[code]) for code in np.flatnonzero(sizes == 1)]
+    single = [_named(graph.classes[code]) for code in np.flatnonzero(sizes == 1)]
     if 2 * graph.num_classes > labelled:
         found.append(
             f"The labels are nearly unique: {graph.num_classes:,} classes for {labelled:,} "
@@ -52,8 +59,8 @@ def _of_labels(graph: Graph) -> list[str]:
     if sizes.max() > LARGEST_CLASS * labelled:
         largest = graph.classes[int(sizes.argmax())]
         found.append(
-            f"{sizes.max() / labelled:.1%} of the labels are {largest!r}: always saying so would "
-            "score as much. Look at more than accuracy."
+            f"{sizes.max() / labelled:.1%} of the labels are {_named(largest)}: always saying so "
+            "would score as much. Look at more than accuracy."
         )
     if -1 in graph.classes:
         found.append("-1 is a class of its own here; leave the cell empty where it means unknown.")
@@ -62,7 +69,11 @@ def _of_labels(graph: Graph) -> list[str]:
 
 def _of_columns(graph: Graph) -> list[str]:
     return [
-        f"Column {suspect.column!r} alone tells {suspect.share:.1%} of the labels: is it known "
-        "before the label is, or is it the label in disguise? If so, remove it."
+        f"Column {_named(suspect.column)} alone tells {suspect.share:.1%} of the labels: is it "
+        "known before the label is, or is it the label in disguise? If so, remove it."
         for suspect in suspects(graph)
     ]
+
+
+def _named(name: object) -> str:
+    return f"{name!r:.{LONGEST_NAME}}"

@@ -12,7 +12,9 @@ from xtcl.graph.arrays import Attributes
 from xtcl.graph.tables.encode import encode_table
 from xtcl.graph.tables.encoding import TableEncoding
 from xtcl.graph.tables.ids import check_ids, id_cells, node_ids
-from xtcl.graph.tables.table import need_column, open_table
+from xtcl.graph.tables.meter import meter
+from xtcl.graph.tables.table import Table, need_column, open_table
+from xtcl.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -23,13 +25,17 @@ class NewNodes:
     attributes: Attributes
 
 
-def encode_nodes(nodes: Any, encoding: TableEncoding) -> NewNodes:
+def encode_nodes(nodes: Any, encoding: TableEncoding, progress: Progress | None = None) -> NewNodes:
     """Read a table (path or frame) by the means, scales and categories of `encoding`.
 
     It needs the columns that give attributes, in any order; others are not read. A category that
     the fit has not seen counts as missing.
     """
-    table = open_table(nodes, "new nodes")
+    with meter(progress or Progress(), [(nodes, 2)]) as told:
+        return _encoded(open_table(nodes, "new nodes", told), encoding)
+
+
+def _encoded(table: Table, encoding: TableEncoding) -> NewNodes:
     own = need_column(table, encoding.id, "the id")
     cells: list[Any] = []
     rows = 0

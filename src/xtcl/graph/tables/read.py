@@ -15,11 +15,13 @@ from xtcl.graph.tables.encode import encode_table
 from xtcl.graph.tables.encoding import AS_ASKED, LEFT_OUT, TableEncoding
 from xtcl.graph.tables.ids import node_ids
 from xtcl.graph.tables.links import LinkColumns, read_links
+from xtcl.graph.tables.meter import BytesRead, meter
 from xtcl.graph.tables.node_table import nodes_of_edges, read_nodes
 from xtcl.graph.tables.roles import link_columns
 from xtcl.graph.tables.spec import MAX_CATEGORIES, TableSpec
 from xtcl.graph.tables.table import Table, open_table
 from xtcl.graph.validation import MAX_NODES
+from xtcl.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -105,14 +107,21 @@ def left_out_notes(encoding: TableEncoding | None) -> list[str]:
     return [f"Column {column.name!r} was left out: {column.why}." for column in left_out]
 
 
-def read_spec(spec: TableSpec) -> TablesRead:
+def read_spec(spec: TableSpec, progress: Progress | None = None) -> TablesRead:
     """Read the tables; nothing is warned of, all is in the result."""
-    table = open_table(spec.edges, "edges")
+    # Nodes are read for what their columns hold, then for their attributes.
+    passes = [(spec.edges, 2 if spec.nodes is None else 1), (spec.nodes, 2)]
+    with meter(progress or Progress(), passes) as told:
+        return _read(spec, told)
+
+
+def _read(spec: TableSpec, told: BytesRead) -> TablesRead:
+    table = open_table(spec.edges, "edges", told)
     columns = link_columns(table, spec)
     if spec.nodes is None:
         nodes = nodes_of_edges(table, columns, spec)
     else:
-        nodes = read_nodes(open_table(spec.nodes, "nodes"), spec)
+        nodes = read_nodes(open_table(spec.nodes, "nodes", told), spec)
     count = len(nodes.ids)
     if not 2 <= count <= MAX_NODES:
         raise DataError(f"{nodes.table.name} has {count} node(s); a graph needs at least two.")

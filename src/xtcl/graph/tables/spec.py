@@ -12,6 +12,8 @@ from xtcl.errors import DataError, UsageError, known_names
 from xtcl.graph.tables.cells import MISSING_WORDS
 
 MAX_CATEGORIES = 100
+SAYS_NOTHING = frozenset({"nodes", "edges", "links", "graph", "vertices", "data", "tables"})
+"""File names that do not tell one graph from another."""
 ENDINGS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
 
 
@@ -50,7 +52,7 @@ class TableSpec:
     def title(self) -> str:
         """How to call the graph."""
         table = self.edges if self.nodes is None else self.nodes
-        own = Path(table).name.partition(".")[0] if isinstance(table, (str, PathLike)) else ""
+        own = _file_title(Path(table)) if isinstance(table, (str, PathLike)) else ""
         return self.name or own or "graph"
 
 
@@ -76,10 +78,16 @@ def spec_from_toml(path: Path) -> TableSpec:
         key: path.parent / stored[key] for key in ("nodes", "edges") if key in stored
     }
     try:
-        given: dict[str, Any] = {"name": path.stem, **stored, **tables}
+        given: dict[str, Any] = {"name": _file_title(path), **stored, **tables}
         return TableSpec(**given)
     except UsageError as error:
         raise DataError(f"{path}: {error}") from error
+
+
+def _file_title(path: Path) -> str:
+    """The file's name without its endings; its folder's where that only says what the file is."""
+    own = path.name.partition(".")[0]
+    return path.resolve().parent.name or own if own.lower() in SAYS_NOTHING else own
 
 
 def _toml_types(hint: Any) -> tuple[type, ...]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from xtcl.errors import DataError, UsageError, first_few, known_names
 from xtcl.graph.tables.frame import FrameTable
 from xtcl.graph.tables.magic import GZIP, PARQUET, kind_of_file
+from xtcl.graph.tables.meter import BytesRead, untold
 from xtcl.graph.tables.parquet_file import ParquetTable
 from xtcl.graph.tables.text_file import TextTable
 
@@ -34,9 +35,9 @@ def place(table: Table, row: int) -> str:
     return f"{table.name}, {table.spot(row)}"
 
 
-def open_table(source: object, what: str) -> Table:
+def open_table(source: object, what: str, told: BytesRead = untold) -> Table:
     """The table of a path, of a pandas or Polars frame or of an Arrow table."""
-    table = _open(source, what)
+    table = _open(source, what, told)
     repeated = sorted({name for name in table.columns if table.columns.count(name) > 1})
     if repeated:
         raise DataError(
@@ -46,13 +47,13 @@ def open_table(source: object, what: str) -> Table:
     return table
 
 
-def _open(source: object, what: str) -> Table:
+def _open(source: object, what: str, told: BytesRead) -> Table:
     if isinstance(source, (str, PathLike)):
         path = Path(source)
         kind = kind_of_file(path)
         if kind == PARQUET:
-            return ParquetTable(path)
-        return TextTable(path, zipped=kind == GZIP)
+            return ParquetTable(path, told=told)
+        return TextTable(path, zipped=kind == GZIP, told=told)
     if hasattr(source, "__arrow_c_stream__"):
         return FrameTable(source, f"the frame of {what}")
     raise UsageError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from xtcl.graph.tables.diagnosis import (
     why_unreadable,
 )
 from xtcl.graph.tables.magic import LOOKED_AT
+from xtcl.graph.tables.meter import BytesRead, untold
 
 BLOCK_BYTES = 16 << 20
 DELIMITERS = ",;|"
@@ -27,8 +29,8 @@ DELIMITERS = ",;|"
 class TextTable:
     """A text file with a line of column names; gzip is unpacked on the way."""
 
-    def __init__(self, path: Path, *, zipped: bool = False) -> None:
-        self.path, self.name, self.zipped = path, str(path), zipped
+    def __init__(self, path: Path, *, zipped: bool = False, told: BytesRead = untold) -> None:
+        self.path, self.name, self.zipped, self.told = path, str(path), zipped, told
         self.delimiter, names = self._header()
         self._refuse_odd_bytes()
         self.columns = tuple(
@@ -60,7 +62,7 @@ class TextTable:
         """Zero bytes and a quote that is never closed, which Arrow would take as text."""
         quotes = 0
         try:
-            with self._stream() as stream:
+            with self._streams() as (_, stream):
                 while chunk := stream.read(BLOCK_BYTES):
                     if b"\0" in chunk:
                         raise self._unreadable(ValueError("zero byte"))
@@ -74,14 +76,22 @@ class TextTable:
                 "it, or write a quote inside a cell twice."
             )
 
-    def _stream(self) -> Any:
-        return pa.input_stream(str(self.path), compression="gzip" if self.zipped else None)
+    @contextmanager
+    def _streams(self) -> Iterator[tuple[Any, Any]]:
+        """The file, and the stream of what is in it."""
+        with pa.OSFile(str(self.path)) as file:
+            if not self.zipped:
+                yield file, file
+                return
+            with pa.CompressedInputStream(file, "gzip") as stream:
+                yield file, stream
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Blocks of rows, every cell as text."""
         try:
-            with self._stream() as stream:
-                yield from arrow_csv.open_csv(
+            with self._streams() as (file, stream):
+                before = 0
+                for batch in arrow_csv.open_csv(
                     stream,
                     arrow_csv.ReadOptions(
                         column_names=list(self.columns),
@@ -94,7 +104,11 @@ class TextTable:
                         include_columns=list(columns),
                         strings_can_be_null=False,
                     ),
-                )
+                ):
+                    yield batch
+                    place = file.tell()
+                    self.told(place - before)
+                    before = place
         except (pa.ArrowException, OSError) as error:
             raise self._unreadable(error) from error
 

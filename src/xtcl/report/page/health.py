@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -10,6 +10,8 @@ from scipy.sparse.csgraph import connected_components
 
 from xtcl.graph.arrays import Attributes
 from xtcl.graph.graph import Graph
+from xtcl.graph.tables.concerns import concerns
+from xtcl.report.page.doubts import FEW_TRAINED, of_scarce_classes
 from xtcl.report.page.facts import RunFacts
 from xtcl.report.page.shown_text import shown
 
@@ -31,7 +33,8 @@ class Health:
     """What the graph is like.
 
     `homophily` is the share of links inside a class, of those whose ends are both known;
-    `by_chance` what it would be if links ignored classes.
+    `by_chance` what it would be if links ignored classes; `scarce` are the classes with very
+    few labels to train on, `doubts` what looks wrong.
     """
 
     nodes: int
@@ -45,12 +48,14 @@ class Health:
     labelled: int
     classes: tuple[ClassSize, ...]
     more_classes: int
+    scarce: tuple[ClassSize, ...]
     homophily: float | None
     by_chance: float | None
+    doubts: tuple[str, ...]
     notes: tuple[str, ...]
 
 
-def health(facts: RunFacts) -> Health:
+def health(facts: RunFacts, task: str) -> Health:
     """Of the graph with all links and all labels that the run knows of. O(V + E)."""
     graph, truth = facts.graph, facts.truth
     number, member = connected_components(graph.adjacency, directed=False)
@@ -62,6 +67,8 @@ def health(facts: RunFacts) -> Health:
         ClassSize(*of) for of in zip(facts.classes, trained.tolist(), tested.tolist(), strict=True)
     ]
     sizes.sort(key=lambda size: -(size.trained + size.tested))
+    # A run for links reads no labels, and none of its classes is scarce for that.
+    scarce = [size for size in sizes if size.trained < FEW_TRAINED and len(facts.trained)]
     homophily, by_chance = _homophily(graph, truth)
     return Health(
         nodes=graph.num_nodes,
@@ -75,10 +82,18 @@ def health(facts: RunFacts) -> Health:
         labelled=int((truth >= 0).sum()),
         classes=tuple(sizes[:LISTED]),
         more_classes=max(0, len(sizes) - LISTED),
+        scarce=tuple(scarce),
         homophily=homophily,
         by_chance=by_chance,
+        doubts=(*concerns(_labelled(facts), task), *of_scarce_classes(scarce)),
         notes=_notes(graph),
     )
+
+
+def _labelled(facts: RunFacts) -> Graph:
+    """The graph as it was read: with the labels that were held out."""
+    known = (facts.truth >= 0).any()
+    return replace(facts.graph, labels=facts.truth) if known else facts.graph
 
 
 def _blank(attributes: Attributes) -> int:

@@ -57,7 +57,7 @@ def summarise(model: XTCL, metrics: Mapping[str, Any] | None = None) -> PageSumm
     counts = model.sampler_.counts_.counts
     alike = float(counts[:, 1].sum() / max(counts.sum(), 1))
     nodes, links = node_test(facts), link_test(model, facts)
-    look, state = look_at(facts), health(facts)
+    look, state = look_at(facts), health(facts, task)
     compared = given.get("compared")
     return PageSummary(
         name=shown(facts.graph.name),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xtcl.errors import first_few
+from xtcl.report.page.doubts import FEW_TRAINED
 from xtcl.report.page.health import Health
 from xtcl.report.page.link_test import LinkTest
 from xtcl.report.page.look_at import SURE, LookAt
@@ -146,8 +148,11 @@ def _careful(health: Health, nodes: NodeTest | None, look: LookAt) -> list[str]:
         worst = nodes.scores[0]
         told.append(
             f"Class “{worst.name}”: {percent(worst.found or 0.0)} of its {worst.count:,} "
-            "held-out nodes were found."
+            f"held-out node{_s(worst.count)} found."
         )
+    if health.scarce:
+        named = first_few(f"“{size.name}” ({size.trained})" for size in health.scarce)
+        told.append(f"Classes with fewer than {FEW_TRAINED} labels to learn from: {named}.")
     if health.isolated:
         told.append(f"{health.isolated:,} node{_s(health.isolated)} without any link.")
     if health.blank:
