@@ -5,6 +5,7 @@ from __future__ import annotations
 from xtcl.learning.encoders.joined import ROWS
 from xtcl.planning.workload import LINKS, Workload
 from xtcl.tasks import principal_rows
+from xtcl.tasks.logistic_solver import COLUMNS
 from xtcl.tasks.second_fit import MOST_ROWS
 
 NUMBER = 4 + 8 + 4
@@ -41,8 +42,10 @@ def head_bytes(work: Workload) -> int:
 
 
 def _fit_bytes(work: Workload, rows: int) -> int:
-    """The rows of a fit, a block of them three times for a moment, and arrays of its five folds."""
+    """The rows of a fit, some of them turned or squared, and arrays of its five folds."""
     if rows <= principal_rows.FEW:
         return SPANNED * rows * work.width
-    block = 3 * 8 * min(principal_rows.BLOCK, rows * work.width)
-    return NUMBER * rows * work.width + block + 8 * 6 * 5 * rows * work.classes
+    turned = 3 * 8 * min(principal_rows.BLOCK, rows * work.width)
+    squared = 8 * rows * min(COLUMNS, work.width)
+    folds = 8 * 6 * 5 * rows * work.classes
+    return NUMBER * rows * work.width + max(turned, squared) + folds

@@ -32,8 +32,10 @@ PRODUCT, NUMBER, ARC = 3.6e-11, 6.5e-8, 1.5e-8
 """Training: a product of a step, forth and back; a number of an embedding; one of a GAT's links."""
 STOPPED = 0.3
 """The share of the epochs that training takes where hidden links say when to stop."""
-HEAD = 1.5e-7
+HEAD = 1.0e-7
 """The head: a number of its rows, for each class."""
+SCORER = 4.5e-7
+"""The scorer of links: a number of its rows."""
 
 
 def predicted_seconds(work: Workload) -> Seconds:
@@ -92,6 +94,6 @@ def _training(work: Workload, member: Member) -> float:
 
 def _head(work: Workload) -> float:
     if work.task == LINKS:
-        return HEAD * 3 * min(MOST_PAIRS, 4 * work.edges) * work.width
+        return SCORER * min(MOST_PAIRS, 4 * work.edges) * work.width
     more = min(MOST_ROWS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
     return HEAD * (work.labelled + more) * work.width * max(work.classes, 2)

@@ -1,0 +1,77 @@
+"""What the head is said to take, beside what torch's profiler sees it take."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from xtcl.graph.datasets import block_model
+from xtcl.graph.graph import Graph
+from xtcl.learning.encoders.joined import Joined
+from xtcl.learning.trainer import TrainingSettings
+from xtcl.planning.head_bytes import head_bytes
+from xtcl.planning.workload import Workload
+from xtcl.tasks import principal_rows
+from xtcl.tasks.choice import Choice
+from xtcl.tasks.fit import with_head
+from xtcl.tasks.fitted import FittedEmbedding
+from xtcl.tasks.logistic_head import LogisticHead
+from xtcl.tasks.node_classification import NodeClassification
+from xtcl.tasks.pipeline import FitOptions
+from xtcl.tasks.recipe import Member, Plan, Recipe
+from xtcl.tasks.training_side import TrainingSide
+
+NODES, LEARNED, ATTRIBUTES = 1200, 700, 20
+CLASSES = np.arange(NODES) % 3
+PLAN = Plan((Member({"width": LEARNED}, TrainingSettings()),), attributes=1.0)
+
+
+def some_labels(labelled: int) -> Graph:
+    whole = block_model(NODES, num_classes=3, num_attributes=ATTRIBUTES)
+    return Graph.from_arrays(
+        whole.attributes, whole.edges, np.where(np.arange(NODES) < labelled, CLASSES, -1)
+    )
+
+
+class Sure(NodeClassification):
+    """Keeps what was learned."""
+
+    def evidence(self, head: LogisticHead) -> float:
+        return float("nan")
+
+
+def measured(side: TrainingSide, recipe: Recipe) -> int:
+    """The most bytes that are there at once, with the embedding that was there before."""
+    noise = torch.Generator().manual_seed(0)
+    z = 0.05 * torch.randn(NODES, LEARNED + 3 * ATTRIBUTES, generator=noise)
+    z[np.arange(NODES), CLASSES] += 2.0
+    nothing: Any = None
+    encoder = Joined([], [], attributes=1.0)
+    fitted = FittedEmbedding(nothing, nothing, PLAN, encoder, z, ())
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
+        with_head(side, Sure(), recipe, Choice(PLAN), fitted, FitOptions())
+    events = watched.profiler.kineto_results.events()
+    changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+    return z.nbytes + max(accumulate(int(size) for _, size in changes))
+
+
+@pytest.mark.parametrize(("labelled", "sure"), [(150, 1.0), (1000, 1.0), (400, 0.8)])
+def test_is_what_the_head_takes(
+    labelled: int, sure: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(principal_rows, "FEW", 200)
+    monkeypatch.setattr(principal_rows, "BLOCK", 2**15)
+    recipe = Recipe(plans=(PLAN,), doubt=0.025, sure=sure)
+    side = TrainingSide(some_labels(labelled))
+    work = Workload.of(side, "nodes", recipe)
+    assert (work.labelled, work.width) == (labelled, LEARNED + 3 * ATTRIBUTES)
+    taken = measured(side, recipe)
+    predicted = head_bytes(work)
+    # Beside the rows there is a basis of them, which counts for something where they are so few.
+    assert taken <= 1.1 * predicted
+    assert predicted <= 1.2 * taken
