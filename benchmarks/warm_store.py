@@ -2,9 +2,10 @@
 
     python benchmarks/warm_store.py [--datasets cora,citeseer] [--task nodes] [--data DIR]
 
-All in one run, with the same result to the byte. A warm fit still computes the similarities of the
-relation that breaks ties (attribute distribution); their share is shown, because that is what a
-store of above pairs cannot save.
+All in one run, with the same result to the byte. A warm fit counts patterns from the pairs in the
+store and reads the positives. Where positives have to be sought among pairs of the store, because a
+number or a seed is another, the similarities of the relation that breaks ties (attribute
+distribution) are computed; their share is shown.
 """
 
 from __future__ import annotations

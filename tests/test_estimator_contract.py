@@ -251,7 +251,7 @@ def test_a_store_gives_the_same_result(task: str, tmp_path: Path) -> None:
         assert_same(plain, result_of(small_model(task, store=store).fit(graph, split)))
 
 
-def test_a_second_fit_with_another_encoder_computes_only_what_breaks_ties(
+def test_a_second_fit_with_another_encoder_computes_no_relation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = small_graph()
@@ -266,7 +266,7 @@ def test_a_second_fit_with_another_encoder_computes_only_what_breaks_ties(
 
     monkeypatch.setattr(SimilarityRows, "__call__", noted)
     second = small_model(encoder="gat", store=tmp_path).fit(graph, split)
-    assert computed == {"attribute-distribution"}
+    assert computed == set()
     np.testing.assert_array_equal(first.positives_, second.positives_)
 
 

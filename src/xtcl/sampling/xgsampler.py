@@ -20,6 +20,7 @@ from xtcl.sampling.counting import count_groups
 from xtcl.sampling.findings import PairExplanation, PairSignal, RelationWeight
 from xtcl.sampling.fold import Fold
 from xtcl.sampling.groups import GroupCounts, deal
+from xtcl.sampling.kept_positives import kept_positives
 from xtcl.sampling.learned import learn
 from xtcl.sampling.pair_similarities import pair_similarities
 from xtcl.sampling.patterns import PatternCounts, check_code_fits, num_patterns
@@ -146,17 +147,21 @@ class XGSampler:
         if number < 1:
             raise UsageError(f"The number of positives must be at least 1, not {number}.")
         rows = self._fitted_rows()
-        self._bind(rows)
-        return find_positives(
-            rows,
-            self.stumps_,
-            number,
-            seed=self.seed,
-            height=self._height(self.view_),
-            tie_break=self._tie_break(),
-            exclude=exclude,
-            progress=progress,
-        )
+
+        def find() -> Positives:
+            self._bind(rows)
+            return find_positives(
+                rows,
+                self.stumps_,
+                number,
+                seed=self.seed,
+                height=self._height(self.view_),
+                tie_break=self._tie_break(),
+                exclude=exclude,
+                progress=progress,
+            )
+
+        return kept_positives(self.store, self, number, exclude, find)
 
     def forget_relations(self) -> None:
         """Let go of what the relations are made of; what asks for them makes it again."""

@@ -67,6 +67,13 @@ def files(store: RelationStore) -> list[Path]:
     return sorted(store.folder.iterdir()) if store.folder.exists() else []
 
 
+def forget_positives(store: RelationStore) -> None:
+    """Leave nothing in the store but the pairs of relations."""
+    for entry in store.listing():
+        if entry.relation == "positives":
+            (store.folder / entry.file).unlink()
+
+
 class CallCounter:
     """Counts for which relations rows are computed."""
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from small_stores import CallCounter, files
+from small_stores import CallCounter, files, forget_positives
 from strategies import make_view
 
 from xtcl.relations.pattern_rows import PatternRows, all_nodes
@@ -60,11 +60,13 @@ def test_no_store_cold_and_warm_agree(
     store = RelationStore(tmp_path)
     assert result(task, store, height=height) == plain
     assert result(task, store, height=height) == plain
-    assert result(task, store) == plain
+    for again in (height, None):
+        forget_positives(store)
+        assert result(task, store, height=again) == plain
 
 
 @pytest.mark.parametrize("task", ["nodes", "links"])
-def test_a_warm_fit_computes_the_tie_break_and_nothing_else(
+def test_a_warm_fit_computes_nothing_and_a_search_among_kept_pairs_the_tie_break(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = RelationStore(tmp_path)
@@ -72,11 +74,14 @@ def test_a_warm_fit_computes_the_tie_break_and_nothing_else(
     before = files(store)
     calls = CallCounter(monkeypatch)
     assert result(task, store) == plain
+    assert calls.names == []
+    forget_positives(store)
+    assert result(task, store) == plain
     assert set(calls.names) == {TIE_BREAK}
+    assert files(store) == before
     calls.names.clear()
     result(task, store, tie_break=None)
     assert calls.names == []
-    assert files(store) == before
 
 
 def test_a_cold_fit_computes_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,20 +36,29 @@ def describe(
 ) -> Description:
     """All that decides the pairs: what `relation` reads of `view`, and how it is computed.
 
+    `nodes` are those whose rows are kept; None is all of them.
+    """
+    return circumstances(view, relation.reads) | {
+        "rows": "all" if nodes is None else _digest(nodes),
+        "relation": relation.name,
+        "parameters": asdict(cast("DataclassInstance", relation)),
+        "quantiles": list(check_quantiles(quantiles)),
+    }
+
+
+def circumstances(view: TrainingView, reads: frozenset[str]) -> Description:
+    """What was read of `view`, and by what.
+
     The versions and the kind of device are in it because a last bit decides whether a pair at the
-    threshold is above it. `nodes` are those whose rows are kept; None is all of them.
+    threshold is above it.
     """
     return {
         "format": FORMAT,
         "xtcl": xtcl.__version__,
         "torch": str(torch.__version__),
         "device": view.device.type,
-        "graph": {kind: _fingerprint(view, kind) for kind in sorted(relation.reads)},
+        "graph": {kind: _fingerprint(view, kind) for kind in sorted(reads)},
         "nodes": view.num_nodes,
-        "rows": "all" if nodes is None else _digest(nodes),
-        "relation": relation.name,
-        "parameters": asdict(cast("DataclassInstance", relation)),
-        "quantiles": list(check_quantiles(quantiles)),
     }
 
 

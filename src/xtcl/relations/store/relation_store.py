@@ -71,7 +71,11 @@ class RelationStore:
         nodes: np.ndarray | None = None,
     ) -> StoredRelation | None:
         """The rows of all nodes, or of the rising `nodes` alone; None where they are not there."""
-        path = self._path(describe(view, relation, quantiles, nodes))
+        return self.opened(describe(view, relation, quantiles, nodes))
+
+    def opened(self, described: Description) -> StoredRelation | None:
+        """The file of a description, which counts as used now; None where it is not there."""
+        path = self._path(described)
         stored = self._opened(path)
         if stored is not None:
             with suppress(OSError):  # a store that may only be read serves all the same
@@ -130,10 +134,15 @@ class RelationStore:
                 f"Relation '{relation.name}' is not one of xtcl's own, and its code may change "
                 "under the same name: compute it without the relation store."
             )
-        described = describe(view, relation, quantiles, nodes)
+        wanted = np.arange(view.num_nodes) if nodes is None else nodes
+        with self.writing_as(describe(view, relation, quantiles, nodes), wanted) as writer:
+            yield writer
+
+    @contextmanager
+    def writing_as(self, described: Description, wanted: np.ndarray) -> Iterator[PairsWriter]:
+        """The same for the file of any description, with rows of the nodes `wanted`."""
         path = self._path(described)
         self.folder.mkdir(parents=True, exist_ok=True)
-        wanted = np.arange(view.num_nodes) if nodes is None else nodes
         with (
             suppress(_IncompleteError),
             atomic_path(path) as temporary,

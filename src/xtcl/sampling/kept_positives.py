@@ -1,0 +1,127 @@
+"""Positives that were found once and are read ever after: a file of the relation store.
+
+They follow from the training data, the relations, the learned weights and the seed, and from
+nothing that comes after them: a fit with another encoder, or another training, finds the same. The
+file is one of the store's, with the score of v for u as its similarity and the place of v among the
+positives of u, counted from 1, as its level.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import scipy.sparse as sp
+
+from xtcl.ranks import ranks
+from xtcl.relations.above_rows import AboveRows
+from xtcl.relations.relation import Relation
+from xtcl.relations.store.identity import Description, canonical, circumstances
+from xtcl.relations.store.relation_store import RelationStore
+from xtcl.relations.store.stored_relation import DamagedFileError, StoredRelation
+from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS
+from xtcl.sampling.positives import Positives
+from xtcl.sampling.scored import NOBODY
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from xtcl.sampling.xgsampler import XGSampler
+
+MOST = np.iinfo(np.uint8).max
+"""Places that a level can count."""
+
+
+def kept_positives(
+    store: RelationStore | None,
+    sampler: XGSampler,
+    number: int,
+    unwanted: sp.csr_array | None,
+    find: Callable[[], Positives],
+) -> Positives:
+    """The `number` best candidates of every node, read, or found and kept.
+
+    With a relation that is not one of ours they are found each time, for its code may change, and
+    with a cap, which the store knows nothing of.
+    """
+    ours = not any(each.foreign for each in sampler.relations_)
+    if store is None or number > MOST or not ours or sampler.settings.cap is not None:
+        return find()
+    described = describe_positives(sampler, number, unwanted)
+    stored = store.opened(described)
+    if stored is not None:
+        try:
+            with stored:
+                return _read(stored, number)
+        except DamagedFileError as damage:
+            warnings.warn(str(damage), stacklevel=2)
+    found = find()
+    if ranks().own == 0:
+        try:
+            with store.writing_as(described, np.arange(len(found.nodes))) as writer:
+                writer.append(np.arange(len(found.nodes)), _rows(found))
+        except OSError as trouble:
+            warnings.warn(
+                f"Positives are computed but not kept: the relation store cannot be written to "
+                f"({trouble}). Make room for it.",
+                stacklevel=2,
+            )
+    return found
+
+
+def describe_positives(
+    sampler: XGSampler, number: int, unwanted: sp.csr_array | None
+) -> Description:
+    """All that decides the positives of a fitted sampler."""
+    stumps, settings = sampler.stumps_, sampler.settings
+    learned = {
+        "relations": [[each.name, _parameters(each)] for each in sampler.relations_],
+        "base": float(stumps.base).hex(),
+        "weights": hashlib.sha256(stumps.weights.astype("<f8").tobytes()).hexdigest(),
+        "tie break": settings.tie_break,
+        "unwanted": None if unwanted is None else _digest(unwanted),
+    }
+    return circumstances(sampler.view_, frozenset({ATTRIBUTES, LABELS, LINKS})) | {
+        "rows": "all",
+        "relation": "positives",
+        "parameters": {
+            "number": number,
+            "seed": sampler.seed,
+            "learned": hashlib.sha256(canonical(learned).encode()).hexdigest()[:16],
+        },
+        "quantiles": list(settings.quantiles),
+    }
+
+
+def _parameters(relation: Relation) -> dict[str, object]:
+    return asdict(cast("DataclassInstance", relation))
+
+
+def _digest(matrix: sp.csr_array) -> str:
+    sorted_ = matrix if matrix.has_sorted_indices else matrix.sorted_indices()
+    parts = (sorted_.indptr, sorted_.indices)
+    return hashlib.sha256(b"".join(part.astype("<i8").tobytes() for part in parts)).hexdigest()
+
+
+def _rows(found: Positives) -> AboveRows:
+    """In the order of the store: by u, then v."""
+    u, place = np.nonzero(found.filled)
+    v = found.nodes[u, place]
+    order = np.lexsort((v, u))
+    start = np.concatenate([[0], np.cumsum(found.filled.sum(axis=1))])
+    u, place, v = u[order], place[order], v[order]
+    return AboveRows(0, start, v, found.scores[u, place], (place + 1).astype(np.uint8))
+
+
+def _read(stored: StoredRelation, number: int) -> Positives:
+    rows = stored.rows(0, stored.num_nodes)
+    nodes = np.full((stored.num_nodes, number), NOBODY, dtype=np.int64)
+    scores = np.full((stored.num_nodes, number), -np.inf, dtype=np.float32)
+    where = rows.sources, rows.levels.astype(np.int64) - 1
+    nodes[where] = rows.nodes
+    scores[where] = rows.similarities
+    return Positives(nodes, scores)
