@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 from small_runs import small_model
+from torch.nn.functional import one_hot
 
 from xtcl.graph.datasets import block_model
 from xtcl.graph.node_split import node_split
-from xtcl.tasks.calibration import FACTORS, agreeing, sureness
+from xtcl.tasks import calibration
+from xtcl.tasks.calibration import FACTORS, agreeing, calibrated_likelihood, sureness
 from xtcl.tasks.logistic_head import fit_logistic
 from xtcl.tasks.metrics import log_loss
 
@@ -38,6 +40,21 @@ def test_ten_rows_without_a_mistake_are_no_certainty() -> None:
 def test_agreeing_undoes_a_factor() -> None:
     scores, _ = drawn(50, 1.0)
     assert agreeing(3 * scores, scores.softmax(dim=1)) == pytest.approx(1 / 3, rel=0.07)
+
+
+@pytest.mark.parametrize("block", [1, 700, 2**18])
+def test_factors_tried_together_are_factors_tried_one_by_one(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "BLOCK", block)
+    scores, codes = drawn(30, 0.7)
+    found = []
+    for factor in FACTORS:
+        chances = np.exp(factor * scores.numpy())
+        chances /= chances.sum(axis=1, keepdims=True)
+        found.append(np.log(chances[np.arange(30), codes]).mean())
+    assert calibrated_likelihood(scores, codes) == pytest.approx(max(found), rel=1e-12)
+    assert agreeing(scores, one_hot(codes, 4)) == FACTORS[int(np.argmax(found))]
 
 
 def test_calibration_keeps_classes_and_makes_held_out_labels_likelier() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -104,6 +106,26 @@ def test_steps_in_single_precision_find_fits_of_any_size(scale: float) -> None:
     # J is the same for rows scale x, weights W / scale and the strength C / scale^2.
     (found,) = solve_path(scale * rows, codes, CLASSES, [3.0 / scale**2], 1e-10)
     torch.testing.assert_close(scale * found.coef, usual.coef, rtol=1e-7, atol=1e-8)
+
+
+def test_a_search_that_single_precision_cannot_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = torch.Generator().manual_seed(250)
+    codes = torch.arange(200) % CLASSES
+    centres, spread = (torch.randn(n, 50, generator=noise).double() for n in (CLASSES, 200))
+    rows = (3 * centres[codes] + spread) * torch.logspace(0, -4, 50).double()
+    rows = rows / rows.norm(dim=1, keepdim=True)  # told apart without a mistake
+    tried = []
+    search = logistic_solver._search
+
+    def recorded(problems: Any, start: Tensor, c: float, tolerance: float, rough: bool) -> Tensor:
+        tried.append(rough)
+        return search(problems, start, c, tolerance, rough)
+
+    monkeypatch.setattr(logistic_solver, "_search", recorded)
+    (fit,) = solve_path(rows, codes, CLASSES, [1e7], 1e-9)
+    assert tried == [True, False]
+    slope = gradient(rows, codes, fit.coef[0], fit.intercept[0], 1e7)
+    assert 1e7 * slope.norm() <= 1e-6 * fit.coef.norm()
 
 
 def test_what_a_problem_leaves_out_does_not_reach_it() -> None:

@@ -9,7 +9,8 @@ in scikit-learn for three or more classes; two classes get a row each, which is 
 binary fit at 2 C.
 
 Steps are found in float32, with half as much to read for every product: a step decides how soon the
-search ends, J and its gradient decide where.
+search ends, J and its gradient decide where. A search that does not end with them (C = 1e7, and
+classes that can be told apart) is begun again in float64.
 
 The softmax ignores what is common to all classes, so W is sought where it sums to zero over them:
 K classes are K - 1 orthonormal contrasts, and all products are with K - 1 rows of weights.
@@ -30,10 +31,10 @@ from torch.nn.functional import one_hot, pad
 from xtcl.errors import DataError
 
 NEWTON_STEPS = 200
+ROUGH_STEPS = 30  # in float32; up to C = 1e5, searches were seen to end before
 CG_STEPS = 1000
 STALL = 1e-6  # relative error that is good enough where rounding ends the search
 EPS = torch.finfo(torch.float64).eps
-ROUGH_EPS = torch.finfo(torch.float32).eps
 COLUMNS = 256  # squared at a time: the squares of all rows would be one copy more of them
 
 
@@ -112,31 +113,34 @@ class _Problems(NamedTuple):
         value = 0.5 * _dot(weights, self.ridge * weights) - _dot(self.target, log_chance)
         return _State(weights, value, probability, gradient)
 
-    def newton_step(self, state: _State, forcing: Tensor) -> Tensor:
+    def newton_step(self, state: _State, forcing: Tensor, rough: bool) -> Tensor:
         """The step to the optimum of J's quadratic model, up to `forcing` [P]."""
-        p, ridge = state.probability.float(), self.ridge.float()
+        design = self.rough if rough else self.exact
+        precision = design.rows.dtype
+        p, ridge = state.probability.to(precision), self.ridge.to(precision)
 
         def hessian(v: Tensor) -> Tensor:
-            scores = self.rough.scores(v) * p
+            scores = design.scores(v) * p
             curved = scores.addcmul_(p, scores.sum(dim=1, keepdim=True), value=-1)
-            return self.rough.back(curved).addcmul_(ridge, v)
+            return design.back(curved).addcmul_(ridge, v)
 
         # In principal axes the Gram matrix is diagonal. With the mean over the rows of how classes
         # covary it nears the Hessian, which the eigenvectors of that mean then make diagonal too.
         covariance = torch.diag_embed(p.sum(dim=2)) - p @ p.mT
-        contrasted = self.rough.contrasts.T @ covariance @ self.rough.contrasts
+        contrasted = design.contrasts.T @ covariance @ design.contrasts
         mean = contrasted / self.kept.sum(dim=2, keepdim=True)
         # So small a matrix is nothing to a CPU, and many short steps to a GPU.
         spread, turn = (part.to(p) for part in torch.linalg.eigh(mean.cpu()))
-        scale = 1.0 / (self.spectrum.float() * spread.clip(ROUGH_EPS)[:, :, None] + ridge)
+        least = torch.finfo(precision).eps
+        scale = 1.0 / (self.spectrum.to(precision) * spread.clip(least)[:, :, None] + ridge)
 
         def precondition(v: Tensor) -> Tensor:
             near: Tensor = turn @ (scale * (turn.mT @ v))
             return near
 
         size = _norm(state.gradient)[:, None, None]  # at unit length no square of it underflows
-        right = (-state.gradient / size).float()
-        return size * _conjugate_gradients(hessian, right, precondition, forcing.float())
+        right = (-state.gradient / size).to(precision)
+        return size * _conjugate_gradients(hessian, right, precondition, forcing.to(precision))
 
 
 def solve_path(
@@ -185,12 +189,21 @@ def solve_path(
 
 
 def _newton(problems: _Problems, start: Tensor, strength: float, tolerance: float) -> Tensor:
+    try:
+        return _search(problems, start, strength, tolerance, rough=True)
+    except DataError:
+        return _search(problems, start, strength, tolerance, rough=False)
+
+
+def _search(
+    problems: _Problems, start: Tensor, strength: float, tolerance: float, rough: bool
+) -> Tensor:
     # What rounding leaves of a gradient; a fit with W* = 0 can be judged against nothing else.
     spectrum = problems.spectrum[:, 0]
     floor = 16 * EPS * (spectrum.sum(dim=1) * spectrum[:, -1]).sqrt()
     state = problems.evaluate(start.clone())
     stalled = torch.zeros_like(floor, dtype=torch.bool)
-    for _ in range(NEWTON_STEPS):
+    for _ in range(min(ROUGH_STEPS, NEWTON_STEPS) if rough else NEWTON_STEPS):
         size, penalty = _norm(state.gradient), _norm(problems.ridge * state.weights)
         # Not the same as `size > ...`: what is not a number has not converged.
         converged = size <= tolerance * penalty + floor
@@ -206,14 +219,15 @@ def _newton(problems: _Problems, start: Tensor, strength: float, tolerance: floa
         if not everyone:
             part, here = problems.only(which), _State(*(one[which] for one in state))
             forcing = forcing[which]
-        trial, better = _line_search(part, here, part.newton_step(here, forcing))
+        trial, better = _line_search(part, here, part.newton_step(here, forcing, rough))
         if everyone and better.all():
             state = trial
             continue
         for whole, moved in zip(state, trial, strict=True):
             whole[which[better]] = moved[better]
         stalled[which[~better]] = True
-        if (stalled & ~(size <= STALL * penalty)).any():
+        # Of a rough step it may be the rounding that ends the search.
+        if (stalled & (rough | ~(size <= STALL * penalty))).any():
             break
     worst = float((size / (penalty + floor)).max())
     raise DataError(
