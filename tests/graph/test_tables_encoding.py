@@ -16,6 +16,7 @@ from small_tables import EDGES, NODES, read, write
 from xtcl.errors import DataError
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
+from xtcl.graph.tables.concerns import concerns
 from xtcl.graph.tables.encoding import ColumnEncoding, TableEncoding
 from xtcl.graph.tables.new_nodes import encode_nodes
 from xtcl.graph.tables.read import read_spec
@@ -192,3 +193,38 @@ def test_weights_are_checked_and_not_used(tmp_path: Path) -> None:
         f"{found.edges} has further columns, which are not used: 'since'.",
     )
     assert read(tmp_path, NODES, EDGES).link_columns.weight is None
+
+
+def numbers_but(cell: str, count: int = 40) -> str:
+    """A table whose column x has numbers and, in line 12, one other cell."""
+    cells = [cell if row == 10 else f"{row % 7}.5" for row in range(count)]
+    return "id,x\n" + "".join(f"n{row},{value}\n" for row, value in enumerate(cells))
+
+
+@pytest.mark.parametrize("cell", ["4O", '"31,5"', "old"])
+def test_a_slip_among_numbers_looks_wrong(cell: str, tmp_path: Path) -> None:
+    graph = read(tmp_path, numbers_but(cell), "u,v\nn0,n1\n").graph
+    (doubt,) = [each for each in concerns(graph, "links") if "column" in each]
+    assert "nodes.csv, line 12: column 'x' is " + repr(cell.strip('"')) in doubt
+    assert "39 of 40 values are numbers" in doubt
+    assert "Correct the cell or leave it empty" in doubt
+    assert graph.encoding is not None
+    kept = TableEncoding.from_json(json.loads(json.dumps(graph.encoding.to_json())))
+    assert kept == graph.encoding  # so that a report can repeat it
+
+
+def test_a_formula_among_numbers_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nodes.csv, line 12: column 'x' is '=A1\+1', a formula"):
+        read(tmp_path, numbers_but("=A1+1"), "u,v\nn0,n1\n")
+
+
+def test_other_odd_cells_look_wrong_and_plain_names_do_not(tmp_path: Path) -> None:
+    rows = [f"n{row},{row % 5},1 kg,{'=cmd()' if row == 3 else 'a'},{row}" for row in range(30)]
+    rows = [row.replace("1 kg", f'"{number % 3},5"') for number, row in enumerate(rows)]
+    nodes = "id,x,comma,kind,code\n" + "\n".join(rows) + "\n"
+    encoding = read(tmp_path, nodes, "u,v\nn0,n1\n").graph.encoding
+    assert encoding is not None
+    columns = {each.name: each.doubt for each in encoding.columns}
+    assert columns["x"] == columns["code"] == ""
+    assert "line 2: column 'comma' is '0,5', a number with a decimal comma" in columns["comma"]
+    assert "line 5: column 'kind' is '=cmd()', which looks like a formula" in columns["kind"]

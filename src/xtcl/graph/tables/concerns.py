@@ -21,7 +21,7 @@ def concerns(graph: Graph, task: str = "nodes") -> list[str]:
 
     Only `nodes` reads labels, and what columns say of them.
     """
-    found = _of_structure(graph)
+    found = [*_of_structure(graph), *_of_cells(graph)]
     return [*found, *_of_labels(graph), *_of_columns(graph)] if task == "nodes" else found
 
 
@@ -38,13 +38,18 @@ def _of_structure(graph: Graph) -> list[str]:
     return found
 
 
+def _of_cells(graph: Graph) -> list[str]:
+    columns = () if graph.encoding is None else graph.encoding.columns
+    return [column.doubt for column in columns if column.doubt]
+
+
 def _of_labels(graph: Graph) -> list[str]:
     if graph.labels is None:
         return ["There are no labels: only links can be predicted. Name a column with --label."]
     sizes = np.bincount(graph.labels[graph.labels >= 0], minlength=graph.num_classes)
     labelled, found = int(sizes.sum()), []
     single = [_named(graph.classes[code]) for code in np.flatnonzero(sizes == 1)]
-    if 2 * graph.num_classes > labelled:
+    if 2 * graph.num_classes >= labelled:
         found.append(
             f"The labels are nearly unique: {graph.num_classes:,} classes for {labelled:,} "
             "labelled nodes. Is this the right column?"

@@ -27,7 +27,7 @@ class ColumnEncoding:
     | left out | none; `why` says the reason |
 
     A missing number or truth is read as `fill`. Where values were `missing`, a further 0/1
-    attribute marks the nodes that lack them.
+    attribute marks the nodes that lack them. `doubt` is a sentence where cells look wrong.
     """
 
     name: str
@@ -38,12 +38,14 @@ class ColumnEncoding:
     categories: tuple[str, ...] = ()
     missing: int = 0
     why: str = ""
+    doubt: str = ""
 
     def __post_init__(self) -> None:
         figures = (self.center, self.scale, self.fill)
+        texts = (self.name, self.why, self.doubt, *self.categories)
         sound = (
             self.kind in KINDS
-            and all(isinstance(part, str) for part in (self.name, self.why, *self.categories))
+            and all(isinstance(part, str) for part in texts)
             and all(isinstance(x, (int, float)) and math.isfinite(x) for x in figures)
             and self.scale > 0
             and isinstance(self.missing, int)

@@ -18,6 +18,7 @@ from xtcl.graph.tables.cells import (
     text_cells,
     to_floats,
 )
+from xtcl.graph.tables.odd_cells import count_numbers, first_formula
 
 LARGEST = 1e100
 """Numbers beyond it would overflow when they are squared and summed."""
@@ -35,6 +36,8 @@ class Profile:
     type_name: str = ""
     unusable: bool = False
     first_text: tuple[int, str] | None = None  # the first cell that is no number: row and text
+    first_formula: tuple[int, str] | None = None
+    numbers: int = 0
     first_extreme: tuple[int, float] | None = None
     texts: set[str] | None = field(default_factory=set)  # None once there are too many
     mean: float = 0.0
@@ -67,17 +70,27 @@ class Profile:
             return
         before = self.rows - len(array) - self.missing
         self.missing += cells.null_count
+        if cells.type == TEXT and not self.numeric:
+            self._add_texts(cells, start)
         if self.numeric:
             numbers = as_numbers(cells)
             if numbers is None:
                 at = first_non_number(cells)
                 self.first_text = (start + at, str(cells[at]))
+                self._add_texts(cells, start)
             else:
+                self.numbers += len(cells) - cells.null_count
                 self._add_numbers(to_floats(numbers), start, before)
         if self.texts is not None and cells.type == TEXT:
             self.texts |= set(pc.unique(pc.drop_null(cells)).slice(0, self.limit + 1).to_pylist())
             if len(self.texts) > self.limit:
                 self.texts = None
+
+    def _add_texts(self, cells: Any, start: int) -> None:
+        self.numbers += count_numbers(cells)
+        at = first_formula(cells) if self.first_formula is None else None
+        if at is not None:
+            self.first_formula = (start + at, str(cells[at]))
 
     def _add_numbers(self, values: np.ndarray[Any, Any], start: int, before: int) -> None:
         """Merge the moments of these values into those of `before` earlier ones (Chan et al.)."""

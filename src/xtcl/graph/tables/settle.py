@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from xtcl.errors import DataError
 from xtcl.graph.tables.encoding import (
@@ -13,17 +14,20 @@ from xtcl.graph.tables.encoding import (
     TRUTH,
     ColumnEncoding,
 )
+from xtcl.graph.tables.odd_cells import ENOUGH_TO_JUDGE, doubt_about
 from xtcl.graph.tables.profile import LARGEST, Profile
 from xtcl.graph.tables.table import Table, place
 
 TRUE = frozenset({"true", "yes", "t", "y"})
 FALSE = frozenset({"false", "no", "f", "n"})
-ENOUGH_TO_JUDGE = 20
-"""With fewer values, a name for nearly every node may still be a category."""
 
 
 def settle(profile: Profile, table: Table, *, scale: bool) -> ColumnEncoding:
-    """The encoding of a column; refuses numbers that nothing can be computed with."""
+    """The encoding of a column; refuses what nothing can be computed with."""
+    return replace(_settled(profile, table, scale), doubt=doubt_about(profile, table))
+
+
+def _settled(profile: Profile, table: Table, scale: bool) -> ColumnEncoding:
     if profile.unusable:
         return _left_out(
             profile,
@@ -62,12 +66,13 @@ def _of_texts(profile: Profile, table: Table) -> ColumnEncoding:
         return _left_out(
             profile,
             f"it has more than {profile.limit} different texts{_first_text(profile, table)}, as "
-            f"ids and free text have; for a category, raise max_categories",
+            f"ids and free text have; for a category, raise max_categories in a TOML file",
         )
     if len(texts) == 1:
         return _constant(profile, next(iter(texts)))
     if profile.categorical:
         return _category(profile, texts)
+    # With fewer values, a name for nearly every node may still be a category.
     own_names = 2 * len(texts) > profile.present >= ENOUGH_TO_JUDGE
     if own_names or len(texts) == profile.present:
         return _left_out(
