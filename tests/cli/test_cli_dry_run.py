@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from xtcl.cli.check import _estimates
 from xtcl.cli.main import app
+from xtcl.cli.plan_table import LONG, SHORTER
 from xtcl.graph.datasets import block_model
 
 BUDGET = 4
@@ -65,3 +67,9 @@ def test_too_little_memory_is_refused_before_any_work(graph: str, tmp_path: Path
         assert not text
         assert "needs about 0.6 GB and the budget is 0.1 GB" in told
     assert not (tmp_path / "run").exists()
+
+
+def test_a_long_fit_comes_with_a_shorter_way() -> None:
+    quick = {"task": "nodes", "seconds": 10.0, "gigabytes": 1.0}
+    assert SHORTER not in _estimates([quick])
+    assert _estimates([quick, quick | {"seconds": LONG + 1}])[-1] == SHORTER

@@ -24,7 +24,7 @@ from xtcl.cli.options import (
     LabelOption,
     NodesOption,
 )
-from xtcl.cli.plan_table import duration
+from xtcl.cli.plan_table import LONG, SHORTER, duration
 from xtcl.cli.tables import plain_table, printable
 
 MANY_ALIKE = 5
@@ -97,10 +97,11 @@ def _understood(found: dict[str, Any]) -> list[str]:
 
 
 def _estimates(estimates: Sequence[dict[str, Any]]) -> list[str]:
-    return [
+    lines = [
         f"for {made['task']}: {duration(made['seconds'])} and {made['gigabytes']:.1f} GB of memory"
         for made in estimates
     ]
+    return [*lines, SHORTER] if any(made["seconds"] > LONG for made in estimates) else lines
 
 
 def _list(console: Console, title: str, sentences: Sequence[str]) -> None:

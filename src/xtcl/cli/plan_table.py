@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from xtcl.planning.fit_plan import FitPlan
 
 GB = 2**30
+LONG = 3600
+SHORTER = (
+    "For less, give fit --cap 32: a relation then counts a node's 32 best alone."
+)
 
 
 def duration(seconds: float | None) -> str:
@@ -37,6 +41,8 @@ def print_plan(plan: FitPlan, budget: int | None, nodes: int) -> None:
     table.add_row("whole fit", duration(plan.seconds), f"{plan.peak / GB:.2f} GB")
     console.print()
     console.print(table)
+    if (plan.seconds or 0) > LONG and plan.recipe.sampler.cap is None:
+        console.print(f"\n{SHORTER}", markup=False, soft_wrap=True, highlight=False)
 
 
 def decisions(plan: FitPlan, budget: int | None, nodes: int) -> Iterator[str]:
