@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 GB = 2**30
 LONG = 3600
-SHORTER = (
-    "For less, give fit --cap 32: a relation then counts a node's 32 best alone."
-)
+SHORTER = "For less, give fit --cap 32: a relation then counts a node's 32 best alone."
 
 
 def duration(seconds: float | None) -> str:
