@@ -14,29 +14,15 @@ of its ways, with the settings it has by default:
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
-from collections.abc import Callable
-from importlib.metadata import version
-from pathlib import Path
-
 import numpy as np
 import scipy.sparse as sp
 from sknetwork.classification import PageRankClassifier
 from sknetwork.embedding import Spectral
 from sknetwork.gnn import GNNClassifier
+from ways import Predict, by_logistic, main
 
-from xtcl.experiments.evaluate import make_split
-from xtcl.experiments.standard_error import standard_error
-from xtcl.files import atomic_path
-from xtcl.graph.datasets import load_dataset
 from xtcl.graph.graph import Graph
-from xtcl.tasks.logistic_head import fit_logistic
-from xtcl.tasks.training_side import TrainingSide, training_side
-
-Predict = Callable[[Graph, TrainingSide, int], np.ndarray]
-"""From the training side and a seed to a class code of every node."""
+from xtcl.tasks.training_side import TrainingSide
 
 
 def _links(graph: Graph) -> sp.csr_matrix:
@@ -52,8 +38,7 @@ def by_pagerank(graph: Graph, side: TrainingSide, seed: int) -> np.ndarray:
 def by_spectral(graph: Graph, side: TrainingSide, seed: int) -> np.ndarray:
     """Logistic regression on a spectral embedding."""
     rows = Spectral(64).fit_transform(_links(graph)).astype(np.float32)
-    head = fit_logistic(rows[side.labelled], side.labels[side.labelled], seed=seed)
-    return np.asarray(head.predict_proba(rows, graph.num_classes).argmax(axis=1))
+    return by_logistic(rows, side, seed)
 
 
 def by_network(graph: Graph, side: TrainingSide, seed: int) -> np.ndarray:
@@ -73,45 +58,5 @@ WAYS: dict[str, Predict] = {
 }
 
 
-def measure(graph: Graph, seeds: range) -> dict[str, object]:
-    """Test accuracy of every way on every split, in percent."""
-    found: dict[str, object] = {}
-    for name, predict in WAYS.items():
-        runs, seconds = [], []
-        for seed in seeds:
-            split = make_split(graph, "nodes", seed)
-            side = training_side(graph, split)
-            start = time.perf_counter()
-            told = predict(side.graph, side, seed)
-            seconds.append(round(time.perf_counter() - start, 2))
-            assert graph.labels is not None  # noqa: S101 - every data set has labels
-            runs.append(round(100 * float((told == graph.labels)[split.test].mean()), 2))
-        found[name] = {
-            "mean": round(float(np.mean(runs)), 2),
-            "stderr": round(standard_error(runs) or 0.0, 2),
-            "runs": runs,
-            "seconds": seconds,
-        }
-    return found
-
-
-def main() -> None:
-    """Measure, and write cora.json."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("results/scikit-network"))
-    chosen = parser.parse_args()
-    found = {
-        "dataset": "cora",
-        "metric": "accuracy",
-        "seeds": list(range(chosen.splits)),
-        "version": version("scikit-network"),
-        "ways": measure(load_dataset("cora"), range(chosen.splits)),
-    }
-    chosen.out.mkdir(parents=True, exist_ok=True)
-    with atomic_path(chosen.out / "cora.json") as temporary:
-        Path(temporary).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, "scikit-network", "scikit-network", WAYS)

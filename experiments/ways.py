@@ -1,0 +1,71 @@
+"""Other libraries' ways to classify nodes, measured on the splits of `xtcl evaluate cora`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from xtcl.experiments.evaluate import make_split
+from xtcl.experiments.standard_error import standard_error
+from xtcl.files import atomic_path
+from xtcl.graph.datasets import load_dataset
+from xtcl.graph.graph import Graph
+from xtcl.tasks.logistic_head import fit_logistic
+from xtcl.tasks.training_side import TrainingSide, training_side
+
+Predict = Callable[[Graph, TrainingSide, int], np.ndarray]
+"""From the training side and a seed to a class code of every node."""
+
+
+def by_logistic(rows: np.ndarray, side: TrainingSide, seed: int) -> np.ndarray:
+    """The classes that xtcl's logistic regression reads from an embedding."""
+    head = fit_logistic(rows[side.labelled], side.labels[side.labelled], seed=seed)
+    return np.asarray(head.predict_proba(rows, side.graph.num_classes).argmax(axis=1))
+
+
+def measure(graph: Graph, ways: Mapping[str, Predict], seeds: range) -> dict[str, object]:
+    """Test accuracy of every way on every split, in percent."""
+    found: dict[str, object] = {}
+    for name, predict in ways.items():
+        runs, seconds = [], []
+        for seed in seeds:
+            split = make_split(graph, "nodes", seed)
+            side = training_side(graph, split)
+            start = time.perf_counter()
+            told = predict(side.graph, side, seed)
+            seconds.append(round(time.perf_counter() - start, 2))
+            assert graph.labels is not None  # noqa: S101 - every data set has labels
+            runs.append(round(100 * float((told == graph.labels)[split.test].mean()), 2))
+        found[name] = {
+            "mean": round(float(np.mean(runs)), 2),
+            "stderr": round(standard_error(runs) or 0.0, 2),
+            "runs": runs,
+            "seconds": seconds,
+        }
+    return found
+
+
+def main(description: str | None, package: str, folder: str, ways: Mapping[str, Predict]) -> None:
+    """Measure the ways of a package on Cora, and write cora.json."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path("results") / folder)
+    chosen = parser.parse_args()
+    found = {
+        "dataset": "cora",
+        "metric": "accuracy",
+        "seeds": list(range(chosen.splits)),
+        "version": version(package),
+        "ways": measure(load_dataset("cora"), ways, range(chosen.splits)),
+    }
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    with atomic_path(chosen.out / "cora.json") as temporary:
+        Path(temporary).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
