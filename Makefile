@@ -1,5 +1,6 @@
 # make demo   XTCL on Cora, from nothing to a scored run
 # make test   everything that must hold
+# make fuzz   tests of made-up inputs, with twelve times as many
 # make lint   style and types only
 # make bench  speed and memory, against a peer in the same run
 # make docs   the documentation as a site, in site/
@@ -7,7 +8,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test fuzz lint bench docs clean
 
 .venv/core: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("xtcl needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -30,6 +31,9 @@ lint: .venv/dev
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+fuzz: .venv/dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m hypothesis --hypothesis-profile thorough
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/sampler_vs_xgboost.py

@@ -13,6 +13,6 @@ settings.register_profile(
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-# For a search at leisure: pytest --hypothesis-profile thorough
+# For a search at leisure: make fuzz
 settings.register_profile("thorough", settings.get_profile("repeatable"), max_examples=300)
 settings.load_profile("repeatable")

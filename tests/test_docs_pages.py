@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from page_examples import run_page, same
 from small_runs import shrink_recipes
+from typer.main import get_command
 
+from xtcl import block_model
+from xtcl.cli.main import app
 from xtcl.relations.registry import forget_relation, relation_names
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -20,8 +26,14 @@ PAGES = [
     "guides/own-relations.md",
     "guides/own-tasks.md",
     "guides/own-encoders.md",
+    "memory.md",
+    "ranks.md",
+    "relation-store.md",
+    "top-k.md",
 ]
-SHRUNK = ["guides/large-graphs.md"]  # it prints nothing, so a small fit will do
+# These print nothing, so a small fit will do, and a small graph in the place of Cora.
+SHRUNK = ["guides/large-graphs.md", "ranks.md", "relation-store.md", "top-k.md"]
+STARTED = re.compile(r"^```console\n\$ torchrun (.*?)^```$", flags=re.DOTALL | re.M)
 
 
 @pytest.fixture
@@ -38,11 +50,24 @@ def test_the_page(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)
     if name in SHRUNK:
         shrink_recipes(monkeypatch, epochs=2)
+        small = block_model(120, num_classes=3, num_attributes=16, seed=0)
+        monkeypatch.setattr("xtcl.graph.datasets.load_dataset", lambda *_: small)
     ran = 0
-    for shown in run_page((DOCS / name).read_text(encoding="utf-8")):
+    # What torchrun starts is tried by the tests of ranks.
+    for shown in run_page(STARTED.sub("", (DOCS / name).read_text(encoding="utf-8"))):
         assert same(shown.body, shown.now), shown.now
         ran += 1
     assert ran
+
+
+def test_what_torchrun_starts_is_understood() -> None:
+    group: Any = get_command(app)
+    started = STARTED.findall((DOCS / "ranks.md").read_text(encoding="utf-8"))
+    for command in started:
+        _, _, ours = command.replace("\\\n", " ").partition(" -m xtcl ")
+        name, *arguments = shlex.split(ours)
+        assert group.commands[name].make_context(name, arguments).params["out"]
+    assert len(started) == 2
 
 
 @pytest.mark.parametrize(

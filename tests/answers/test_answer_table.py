@@ -18,7 +18,7 @@ from xtcl.answers.answer_table import AnswerTable
 from xtcl.answers.embeddings import embedding_table, write_embeddings
 from xtcl.errors import UsageError
 
-HOSTILE = ["=cmd()", "+1", "-1", "@x", "'q", "\tx", "\rx", "plain", "a,b", 'say "x"', "two\nlines"]
+HOSTILE = ["=cmd()", "+1", "-x", "@x", "'q", "\tx", "\rx", "plain", "a,b", 'say "x"', "two\nlines"]
 
 
 def cells(table: AnswerTable) -> list[list[str]]:
@@ -48,6 +48,14 @@ def test_numbers_are_no_formulas_and_nothing_is_an_empty_cell() -> None:
     table = AnswerTable({"node": np.array([-5, 3]), "known": known})
     assert table.csv() == b'"node","known"\n-5,"a"\n3,\n'
     assert table.rows() == [{"node": -5, "known": "a"}, {"node": 3, "known": None}]
+
+
+def test_texts_that_are_plain_negative_numbers_are_as_they_are() -> None:
+    texts = ["-5", "-3.2", "-5+cmd()", "-5\n=cmd()", "-", "'-5"]
+    table = AnswerTable({"node": np.array(texts), "-1": np.zeros(len(texts))})
+    head, *rows = cells(table)
+    assert head == ["node", "-1"]
+    assert [row[0] for row in rows] == [*texts[:2], *("'" + text for text in texts[2:])]
 
 
 def test_parquet_and_frames_keep_ids_as_they_are(tmp_path: Path) -> None:

@@ -85,6 +85,9 @@ def test_the_weights_of_a_pair_add_up(task: str) -> None:
 def test_ids_are_found_and_a_similar_one_is_named() -> None:
     model = fitted("nodes")
     assert [model.node_number(name(u)) for u in (0, 3, 42)] == [0, 3, 42]
+    assert [model.node_number("'" + name(u)) for u in (3, 5, 8)] == [3, 5, 8]  # as CSV has them
+    with pytest.raises(UsageError, match="no node ''n0' among"):
+        model.node_number("'n0")
     with pytest.raises(UsageError, match=r"no node 'n422' among the 70 nodes.*Did you mean 'n4"):
         model.node_number("n422")
 

@@ -70,10 +70,9 @@ def test_links_of_all_nodes_and_of_given_pairs(tmp_path: Path) -> None:
     run = run_folder("links")
     rows = rows_of(printed("links", run, "--k", 2))
     assert len(rows) == 2 * FIRST
-    some = rows[20:26]
-    ends: list[list[object]] = [
-        [row[side].removeprefix("'") for side in ("node", "other")] for row in some
-    ]
+    some = rows[4:26]
+    assert {"'=cmd()", "'+49 1"} <= {row["node"] for row in some}  # read as they were written
+    ends: list[list[object]] = [[row["node"], row["other"]] for row in some]
     pairs = write_rows(tmp_path / "pairs.csv", ["u", "v"], ends)
     told = json.loads(printed("links", run, "--pairs", pairs, "--json"))["pairs"]
     for one, other in zip(some, told, strict=True):
@@ -110,6 +109,9 @@ def test_explain_a_node_and_a_pair() -> None:
         (["predict", "NODES", "--nodes", "none.csv"], DATA, "none.csv"),
         (["explain", "NODES", "n777"], USAGE, "Did you mean 'n"),
         (["explain", "NODES", "n1", "n1"], USAGE, "name two for a pair"),
+        (["explain", "NODES", "=cmd()", "'=cmd()"], USAGE, "name two for a pair"),
+        (["explain", "NODES", "-53"], USAGE, "put two dashes before it: -- -53"),
+        (["explain", "NODES", "n1", "--jsn"], USAGE, "No such option"),
         (["links", "LINKS", "--pairs", "pairs.csv"], DATA, "there is no node 'who' in the run"),
     ],
 )

@@ -91,6 +91,8 @@ def test_repairs_are_told_in_sentences() -> None:
         "1 one-way edge was made undirected.",
     ]
     assert Repairs(duplicates_merged=1).sentences() == ["1 repeated edge was merged."]
+    (many,) = Repairs(directions_removed=999946).sentences()
+    assert many == "999,946 one-way edges were made undirected."
     assert Repairs().sentences() == []
     assert not Repairs()
 

@@ -23,7 +23,7 @@ from xtcl.graph.tables.read import read_spec
 from xtcl.graph.tables.spec import TableSpec, spec_from_toml
 
 GOOD = {"nodes": NODES.encode(), "edges": EDGES.encode()}
-MANY = settings(max_examples=8 * settings().max_examples)  # 200, or 2400 in the thorough profile
+MANY = settings(max_examples=16 * settings().max_examples)  # 400, or 4800 in the thorough profile
 NASTY = (
     *("", " ", "NA", "nan", "inf", "-inf", "1e400", "-0", "9" * 40, "0x1f", "1_000", "1,5"),
     *("=cmd()", "+1", "@x", "<script>", "'", '"', '""', "\\", "\n", "\r\n", "\t", ";", "|"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-RUNS = r"^([=+\-@'\t\r])"
+MARK = "'"
+MARKED = ("=", "+", "-", "@", MARK, "\t", "\r")
 """How a text begins that a spreadsheet might run, or take our mark for."""
+BEGINS = f"^({'|'.join(map(re.escape, MARKED))})"
+NEGATIVE = r"^-\d+(\.\d+)?\z"
+"""A text that begins so and is a plain number."""
 DIGITS = 6
 """Of a chance: further ones mean nothing."""
 
@@ -52,15 +57,17 @@ class AnswerTable:
     def csv(self) -> bytes:
         """CSV that a spreadsheet may open: texts in quotes, numbers without.
 
-        A text that begins as a formula does gets an apostrophe in front, and so does one that
-        begins with an apostrophe, so that taking off the first one gives the text again.
+        A text that begins as a formula does gets an apostrophe in front, but for plain numbers, and
+        so does one that begins with an apostrophe, so that taking off the first one gives the text
+        again.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
         from pyarrow.csv import write_csv
 
         def safe(texts: Any) -> Any:
-            return pc.replace_substring_regex(texts, RUNS, r"'\1")
+            marked = pc.replace_substring_regex(texts, BEGINS, rf"{MARK}\1")
+            return pc.if_else(pc.match_substring_regex(texts, NEGATIVE), texts, marked)
 
         table = self.arrow()
         columns = [safe(c) if pa.types.is_string(c.type) else c for c in table.columns]

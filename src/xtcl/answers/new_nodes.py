@@ -80,7 +80,7 @@ def _new_links(edges: Any, graph: Graph, new: NewNodes) -> np.ndarray[Any, Any]:
     if old.size:
         u, v = names_of(graph)[pairs[:, old[0]]]
         raise DataError(
-            f"{old.size} row(s) of the new edges link two nodes of the fit ('{u}' and '{v}' are "
+            f"{old.size:,} row(s) of the new edges link two nodes of the fit ('{u}' and '{v}' are "
             "the first); new edges have a new node at one end at least. Fit again to use those."
         )
     return pairs

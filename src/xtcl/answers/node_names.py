@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from xtcl.answers.answer_table import MARK, MARKED
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
 
@@ -23,10 +24,16 @@ def names_of(graph: Graph) -> np.ndarray[Any, Any]:
 
 
 def node_number(graph: Graph, name: object) -> int:
-    """The number of the node with the id `name`; refuses one that is not there."""
+    """The number of the node with the id `name`; refuses one that is not there.
+
+    An id with the apostrophe that CSV has in front of some is found, too.
+    """
     names = names_of(graph)
     wanted = str(name)
-    found = np.flatnonzero(names.astype(str) == wanted) if len(names) else np.arange(0)
+    texts = names.astype(str)
+    found = np.flatnonzero(texts == wanted)
+    if not found.size and wanted.startswith(MARK) and wanted[1:].startswith(MARKED):
+        found = np.flatnonzero(texts == wanted[1:])
     if not found.size:
         likely = get_close_matches(wanted, map(str, names), n=1) if len(names) <= MANY else []
         hint = f" Did you mean '{likely[0]}'?" if likely else ""

@@ -35,15 +35,12 @@ def explain(
     """
     from xtcl.answers.explanations import Alike, explain_node, explain_pair
 
-    if node == other:
-        raise UsageError(f"'{node}' is one node; name two for a pair.")
     model = load_run(run)
     u = model.node_number(node)
-    told = (
-        explain_node(model, u)
-        if other is None
-        else explain_pair(model, u, model.node_number(other))
-    )
+    v = None if other is None else model.node_number(other)
+    if u == v:
+        raise UsageError(f"'{node}' is one node; name two for a pair.")
+    told = explain_node(model, u) if v is None else explain_pair(model, u, v)
     if as_json:
         typer.echo(json.dumps(asdict(told)))
         return

@@ -1,4 +1,4 @@
-"""Help that is short: flags take no value, and none is shown beside them."""
+"""Help that is short: flags take no value, and none is shown beside them. Ids are no options."""
 
 from __future__ import annotations
 
@@ -13,6 +13,21 @@ class PlainCommand(TyperCommand):
     def get_params(self, ctx: Any) -> Any:
         """The parameters, with `--help`."""
         return _without_types(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Read the arguments; one taken for an option may have been the id of a node."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            told: Any = error  # of click, which typer brings along or not, as its version is
+            unknown = getattr(told, "option_name", "--")
+            takes_node = any(parameter.name == "node" for parameter in self.params)
+            if takes_node and not unknown.startswith("--"):
+                name = next((word for word in given if word.startswith(unknown)), unknown)
+                hint = f"If it is the id of a node, put two dashes before it: -- {name}"
+                told.message = f"{told.message.rstrip('.')}. {hint}"
+            raise
 
 
 class PlainGroup(TyperGroup):

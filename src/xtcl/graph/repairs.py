@@ -46,4 +46,4 @@ class Repairs:
 
 
 def _count(number: int, singular: str, plural: str) -> str:
-    return f"{number} {singular if number == 1 else plural}"
+    return f"{number:,} {singular if number == 1 else plural}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xtcl.progress import Progress
 from xtcl.sampling.groups import GroupCounts
 from xtcl.sampling.learned import learn
 from xtcl.sampling.patterns import PatternCounts
@@ -33,7 +34,9 @@ class WeightInterval:
     precision: Range
 
 
-def weight_intervals(sampler: XGSampler) -> dict[str, WeightInterval]:
+def weight_intervals(
+    sampler: XGSampler, progress: Progress | None = None
+) -> dict[str, WeightInterval]:
     """The interval of every relation; empty where the groups were not kept or are too few."""
     groups: GroupCounts | None = sampler.groups_
     if groups is None:
@@ -45,10 +48,12 @@ def weight_intervals(sampler: XGSampler) -> dict[str, WeightInterval]:
     names = [relation.name for relation in sampler.relations_]
     rng = np.random.default_rng([sampler.seed, 1])
     drawn: dict[str, list[Range]] = {name: [] for name in names}
-    for times in rng.multinomial(number, np.full(number, 1 / number), RESAMPLES):
-        again = PatternCounts(codes, np.tensordot(times, counts, axes=1))
-        for weight in learn(names, sampler.settings, again).weights:
-            drawn[weight.relation].append((weight.w1, weight.precision))
+    with (progress or Progress()).stage("resampling weights", RESAMPLES) as advance:
+        for times in rng.multinomial(number, np.full(number, 1 / number), RESAMPLES):
+            again = PatternCounts(codes, np.tensordot(times, counts, axes=1))
+            for weight in learn(names, sampler.settings, again).weights:
+                drawn[weight.relation].append((weight.w1, weight.precision))
+            advance(1)
     return {name: _interval(np.array(values)) for name, values in drawn.items()}
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
 from page_runs import few_resamples, hostile_fit, hostile_graph
-from small_runs import small_graph, small_model
+from small_runs import Recorder, small_graph, small_model
 
 from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit
@@ -170,6 +171,15 @@ def test_links_show_what_applies() -> None:
     assert not found.look.wrong
     assert not found.look.unsure
     assert found.look.alone
+
+
+def test_a_report_tells_how_far_it_is(tmp_path: Path) -> None:
+    model = small_model(epochs=2).fit(small_graph())
+    told = Recorder()
+    model.set_params(progress=told).report(tmp_path / "page.html")
+    assert told.names == ["resampling weights", "looking at nodes", "writing the page"]
+    assert [steps for _, steps, _ in told.stages] == [5, 4, 2]
+    assert all(sum(done) == steps for _, steps, done in told.stages)
 
 
 def test_a_fit_on_everything_has_nothing_held_out() -> None:

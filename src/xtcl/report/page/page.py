@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from xtcl.errors import UsageError
 from xtcl.files import atomic_path
+from xtcl.progress import Progress
 from xtcl.report.page.drawing import axis, polyline
 from xtcl.report.page.map_picture import map_picture
 from xtcl.report.page.summary import PageSummary, summarise
@@ -35,9 +36,13 @@ def write_page(
     """Write the page of a fitted or loaded model, whole or not at all."""
     place = Path(path)
     check_place(place)
-    text = render(summarise(model, metrics))
-    with atomic_path(place) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    summary = summarise(model, metrics)
+    with (model.progress or Progress()).stage("writing the page", 2) as advance:
+        text = render(summary)
+        advance(1)
+        with atomic_path(place) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+        advance(1)
 
 
 def check_place(path: Path) -> None:

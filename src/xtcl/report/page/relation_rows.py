@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xtcl.progress import Progress
 from xtcl.relations.registry import relation_title
 from xtcl.report.page.share_interval import wilson
 from xtcl.report.page.shown_text import shown
@@ -38,9 +39,9 @@ class RelationRow:
         )
 
 
-def relation_rows(sampler: XGSampler) -> tuple[RelationRow, ...]:
+def relation_rows(sampler: XGSampler, progress: Progress | None = None) -> tuple[RelationRow, ...]:
     """All relations of the fit, the heaviest first."""
-    intervals = weight_intervals(sampler)
+    intervals = weight_intervals(sampler, progress)
     rows = []
     for weight in sorted(sampler.relation_weights_, key=lambda w: -w.w1):
         interval = intervals.get(weight.relation)

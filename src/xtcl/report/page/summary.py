@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from xtcl.progress import Progress
 from xtcl.report.page.computed import Computed, computed
 from xtcl.report.page.facts import RunFacts
 from xtcl.report.page.health import Health, health
@@ -51,13 +52,21 @@ def summarise(model: XTCL, metrics: Mapping[str, Any] | None = None) -> PageSumm
 
     model._fitted()
     given = metrics or {}
+    progress = model.progress or Progress()
     facts = RunFacts.of(model)
     task = model._result.task.name
-    relations = relation_rows(model.sampler_)
+    relations = relation_rows(model.sampler_, progress)
     counts = model.sampler_.counts_.counts
     alike = float(counts[:, 1].sum() / max(counts.sum(), 1))
-    nodes, links = node_test(facts), link_test(model, facts)
-    look, state = look_at(facts), health(facts, task)
+    with progress.stage("looking at nodes", 4) as advance:
+        nodes, links = node_test(facts), link_test(model, facts)
+        advance(1)
+        look = look_at(facts)
+        advance(1)
+        state = health(facts, task)
+        advance(1)
+        places = node_map(facts)
+        advance(1)
     compared = given.get("compared")
     return PageSummary(
         name=shown(facts.graph.name),
@@ -69,7 +78,7 @@ def summarise(model: XTCL, metrics: Mapping[str, Any] | None = None) -> PageSumm
             (shown(relation_title(name)), ", ".join(kinds))
             for name, kinds in model.sampler_.left_out_.items()
         ),
-        map=node_map(facts),
+        map=places,
         curves=model.loss_curves_,
         nodes=nodes,
         links=links,
