@@ -110,7 +110,7 @@ def test_explain_a_node_and_a_pair() -> None:
         (["explain", "NODES", "n777"], USAGE, "Did you mean 'n"),
         (["explain", "NODES", "n1", "n1"], USAGE, "name two for a pair"),
         (["explain", "NODES", "=cmd()", "'=cmd()"], USAGE, "name two for a pair"),
-        (["explain", "NODES", "-53"], USAGE, "put two dashes before it: -- -53"),
+        (["explain", "NODES", "-53"], USAGE, "For the node with that id write: -- -53"),
         (["explain", "NODES", "n1", "--jsn"], USAGE, "No such option"),
         (["links", "LINKS", "--pairs", "pairs.csv"], DATA, "there is no node 'who' in the run"),
     ],

@@ -25,7 +25,7 @@ class PlainCommand(TyperCommand):
             takes_node = any(parameter.name == "node" for parameter in self.params)
             if takes_node and not unknown.startswith("--"):
                 name = next((word for word in given if word.startswith(unknown)), unknown)
-                hint = f"If it is the id of a node, put two dashes before it: -- {name}"
+                hint = f"For the node with that id write: -- {name}"
                 told.message = f"{told.message.rstrip('.')}. {hint}"
             raise
 
