@@ -26,10 +26,10 @@ def draw_training_time(experiment: TrainingTime, records: Sequence[Record], fold
     with picture(folder, experiment.name, 6.5, 4.5) as figure:
         axes = figure.subplots()
         draw_curves(axes, curves)
-        for place, (name, law) in enumerate(laws.items()):
+        for place, (name, law) in enumerate(laws.items()):  # in the colours of the curves
             if law is not None:
                 ends = [min(curves[name]), max(curves[name])]
-                axes.plot(ends, [law.at(end) for end in ends], ":", color=PALETTE[place])
+                axes.plot(ends, [law.at(end) for end in ends], ":", color=PALETTE[1 + place])
         axes.set(xscale="log", yscale="log", xlabel="nodes", ylabel="seconds")
         axes.set_title(experiment.title)
         axes.legend(frameon=False)
