@@ -137,7 +137,7 @@ def test_the_awkward_nodes_are_where_the_listing_says() -> None:
 
 def test_draws_are_the_same_in_blocks_of_any_height(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = table_of(SSCL())
-    monkeypatch.setattr(sscl, "block_height", lambda num_nodes: 7)
+    monkeypatch.setattr(sscl, "block_height", lambda num_nodes, device: 7)
     np.testing.assert_array_equal(table_of(SSCL()), whole)
 
 
