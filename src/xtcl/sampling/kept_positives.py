@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from xtcl.ranks import ranks
 from xtcl.relations.above_rows import AboveRows
 from xtcl.relations.relation import Relation
-from xtcl.relations.store.identity import Description, canonical, circumstances
+from xtcl.relations.store.identity import Description, canonical, circumstances, digest
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.store.stored_relation import DamagedFileError, StoredRelation
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS
@@ -102,9 +102,8 @@ def _parameters(relation: Relation) -> dict[str, object]:
 
 
 def _digest(matrix: sp.csr_array) -> str:
-    sorted_ = matrix if matrix.has_sorted_indices else matrix.sorted_indices()
-    parts = (sorted_.indptr, sorted_.indices)
-    return hashlib.sha256(b"".join(part.astype("<i8").tobytes() for part in parts)).hexdigest()
+    ordered = matrix if matrix.has_sorted_indices else matrix.sorted_indices()
+    return digest(ordered.indptr, ordered.indices)
 
 
 def _rows(found: Positives) -> AboveRows:

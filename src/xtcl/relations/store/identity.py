@@ -39,7 +39,7 @@ def describe(
     `nodes` are those whose rows are kept; None is all of them.
     """
     return circumstances(view, relation.reads) | {
-        "rows": "all" if nodes is None else _digest(nodes),
+        "rows": "all" if nodes is None else digest(nodes),
         "relation": relation.name,
         "parameters": asdict(cast("DataclassInstance", relation)),
         "quantiles": list(check_quantiles(quantiles)),
@@ -78,7 +78,7 @@ def name_of(described: Description) -> str:
 
 def _fingerprint(view: TrainingView, kind: str) -> str:
     if kind == LABELS:
-        return _digest(view.labels, view.hidden_labels, np.array(view.num_classes))
+        return digest(view.labels, view.hidden_labels, np.array(view.num_classes))
     key = f"{kind} fingerprint"
     return view.once(key, lambda: _matrix_fingerprint(view, kind), frozenset({kind}))
 
@@ -90,6 +90,7 @@ def _matrix_fingerprint(view: TrainingView, kind: str) -> str:
     return fingerprint_of(matrix, np.zeros((2, 0), dtype=np.int64))
 
 
-def _digest(*arrays: np.ndarray) -> str:
+def digest(*arrays: np.ndarray) -> str:
+    """The SHA-256 of arrays of integers, apart from each other."""
     parts = (hashlib.sha256(array.astype("<i8").tobytes()).hexdigest() for array in arrays)
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
