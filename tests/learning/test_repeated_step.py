@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from xtcl.learning import repeated_step
-from xtcl.learning.repeated_step import RepeatedStep, own_stream
+from xtcl.learning.repeated_step import RepeatedStep
+from xtcl.recorded import own_stream
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 

@@ -1,6 +1,6 @@
 """A large fit keeps its budget: the system gives it no more.
 
-`benchmarks/hundred_thousand.py` does the same with 100,000 nodes, in minutes.
+`benchmarks/large_fit.py` does the same with 100,000 nodes, in minutes.
 """
 
 from __future__ import annotations

@@ -154,20 +154,6 @@ def test_a_problem_that_is_done_early_is_not_disturbed_by_the_others() -> None:
     torch.testing.assert_close(fit.coef[1], hard.coef[0], rtol=1e-7, atol=1e-8)
 
 
-def test_a_solved_system_stands_still_while_others_go_on() -> None:
-    noise = torch.Generator().manual_seed(0)
-    root = torch.randn(12, 12, dtype=torch.float64, generator=noise)
-    hard = root @ root.T + 0.01 * torch.eye(12, dtype=torch.float64)
-    both = torch.stack([torch.eye(12, dtype=torch.float64), hard])
-    right = torch.randn(2, 3, 12, dtype=torch.float64, generator=noise)
-    right[0, 0] = 0.0
-    found = logistic_solver._conjugate_gradients(
-        lambda v: v @ both, right, torch.clone, torch.tensor([1e-12, 1e-12])
-    )
-    assert torch.equal(found[0], right[0])  # the identity is solved in one step, exactly
-    torch.testing.assert_close(found[1], torch.linalg.solve(hard, right[1], left=False))
-
-
 def test_one_problem_that_does_not_converge_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, codes = data()
     rows = torch.cat([torch.zeros(3, 12, dtype=torch.float64), rows])

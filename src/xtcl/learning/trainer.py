@@ -22,12 +22,13 @@ from xtcl.learning.link_dropout import LinkDropout
 from xtcl.learning.loss import Loss, Similarity, contrastive_loss
 from xtcl.learning.mini_batch import MiniBatch
 from xtcl.learning.positive_source import PositiveSource, draw_positives
-from xtcl.learning.repeated_step import RepeatedStep, own_stream
+from xtcl.learning.repeated_step import RepeatedStep
 from xtcl.learning.rough_products import rough_products
 from xtcl.learning.shared_step import own_part, shared_backward
 from xtcl.learning.step_nodes import StepNodes
 from xtcl.learning.watch import Watch
 from xtcl.ranks import ranks
+from xtcl.recorded import own_stream
 
 CHECKPOINT_EVERY = 10
 

@@ -119,7 +119,12 @@ class LogisticHead:
 
     def scores(self, z: Rows, device: torch.device | None = None) -> Floats:
         """Scores [n, classes], a column for each of `classes_`."""
-        rows = checked_rows(z, "The embedding", device)
+        return np.asarray(
+            self.device_scores(checked_rows(z, "The embedding", device)).cpu().numpy()
+        )
+
+    def device_scores(self, rows: Tensor) -> Tensor:
+        """The same, where the rows lie."""
         if rows.shape[1] != len(self.mean_):
             raise DataError(
                 f"The embedding has {rows.shape[1]} columns, but the head was fitted on "
@@ -135,7 +140,7 @@ class LogisticHead:
             scaled(centred_rows(part, mean), self.scale_, self.normalise) @ coef.T + intercept
             for part in torch.split(rows, step)
         ]
-        return np.asarray(torch.cat(scores).cpu().numpy())
+        return torch.cat(scores)
 
 
 def fit_logistic(

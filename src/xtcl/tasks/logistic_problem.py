@@ -15,16 +15,11 @@ from xtcl.tasks.rows import Floats, Rows, centred_rows, checked_rows
 
 Codes = NDArray[np.int64]
 
-SMALL = 2**20
-"""Numbers in the turned rows up to which a CPU, whose cache holds them, solves sooner than a GPU:
-there the solver's many short steps wait for each other."""
-
 
 class Problem(NamedTuple):
     """Rows z - mean, scaled and in principal axes; `classes[codes]` are their labels.
 
-    Codes and turned rows lie on the device that fits them: where the rows lay, or the CPU if there
-    are few (SMALL).
+    Codes and turned rows lie where the rows lay, which is where they are fitted.
     """
 
     mean: Floats
@@ -40,8 +35,6 @@ def prepare(
 ) -> Problem:
     """Check, centre, scale and turn the training rows [n, d] with class codes [n]."""
     rows = checked_rows(embedding, "The embedding", device)
-    if len(rows) * min(rows.shape) <= SMALL:
-        rows = rows.cpu()
     classes, codes = _checked_labels(labels, len(rows))
     mean = rows.mean(dim=0, dtype=torch.float64)
     centred = centred_rows(rows, mean)

@@ -88,8 +88,9 @@ def _leading_first(rows: Tensor) -> _Turn:
     They come from subspace iteration (Halko, Martinsson and Tropp, 2011) with a fixed seed.
     """
     d = rows.shape[1]
-    noise = torch.Generator().manual_seed(0)
-    basis = torch.randn(d, min(LEADING, d), dtype=rows.dtype, generator=noise).to(rows.device)
+    noise = torch.Generator(rows.device).manual_seed(0)
+    kind = {"dtype": rows.dtype, "device": rows.device}
+    basis = torch.randn(d, min(LEADING, d), generator=noise, **kind)
     for _ in range(ROUNDS):
         basis = torch.linalg.qr(rows.T @ (rows @ basis)).Q
     image = rows @ basis

@@ -78,5 +78,5 @@ def _as_sure_as(head: LogisticHead, again: LogisticHead, rows: Tensor) -> float:
     """
     if not head.sureness_ > 0:
         return head.sureness_
-    wanted = head.calibrated().predict_proba(rows)[:, head.classes_]
-    return agreeing(torch.from_numpy(again.scores(rows)), torch.from_numpy(wanted))
+    wanted = head.calibrated().device_scores(rows).softmax(dim=1)
+    return agreeing(again.device_scores(rows), wanted)

@@ -1,0 +1,138 @@
+"""A whole fit of a large graph in top-k mode: seconds and peak memory of every stage.
+
+    python benchmarks/large_fit.py [--nodes 100000] [--memory GB] [--cap 32] [--index-past 50000]
+        [--epochs 0] [--device cpu] [--positives-only]
+
+A block model with ten links a node, 128 attributes, 8 classes, and a tenth of the nodes labelled.
+The fit runs in a process of its own, from the graph to the run directory, and prints for every
+stage the predicted and the measured peak, all memory of the process with the interpreter and its
+libraries, and seconds. Measured is the peak of the resident memory (VmHWM), set back when a stage
+ends, so that a stage's peak is no less than what the one before it left. `--epochs` trains for
+fewer than the recipe says, which changes the seconds of training and no peak;
+`--positives-only` ends where training would begin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stage_meter import HEAD, StageMeter, Taken, status_bytes
+
+from xtcl.memory import parse_memory
+from xtcl.progress import Advance
+
+GIB = 2**30
+
+
+class EnoughError(Exception):
+    """Ends a fit that was asked for no more."""
+
+
+class PositivesMeter(StageMeter):
+    """Ends the fit where training would begin."""
+
+    @contextmanager
+    def stage(self, name: str, steps: int) -> Iterator[Advance]:
+        """Note one stage of the fit."""
+        if name == "training":
+            raise EnoughError
+        with super().stage(name, steps) as advance:
+            yield advance
+
+
+def measure(chosen: argparse.Namespace) -> None:
+    """Fit once and print what was predicted and what was taken."""
+    import torch
+
+    from xtcl.estimator import XTCL
+    from xtcl.graph.datasets import block_model
+    from xtcl.graph.node_split import node_split
+
+    graph = block_model(
+        chosen.nodes, num_classes=8, num_attributes=128, mean_degree=20, attribute_signal=0.5
+    )
+    split = node_split(graph, 0.1, seed=0)
+    print(
+        f"{graph.num_nodes:,} nodes, {graph.num_edges:,} links, {torch.get_num_threads()} threads"
+    )
+    print(f"before the fit: {status_bytes('VmRSS') / GIB:.2f} GB")
+    meter = PositivesMeter() if chosen.positives_only else StageMeter()
+    model = XTCL(
+        "nodes",
+        "gcn",
+        cap=chosen.cap,
+        index_past=chosen.index_past or None,
+        epochs=chosen.epochs or None,
+        memory=chosen.memory,
+        device=chosen.device,
+        progress=meter,
+    )
+    plan = model.memory_plan(graph, split)
+    for note in plan.notes:
+        print(note)
+    print(f"blocks of {plan.block_rows:,} nodes")
+    for member in plan.recipe.plans[0].members:
+        training = member.training
+        print(f"{training.epochs} epochs, anchors {training.anchors}, {training.batch}", flush=True)
+    try:
+        model.fit(graph, split)
+        meter.mark(HEAD)
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(Path(folder) / "run", split=split)
+            meter.mark("writing")
+        print(f"accuracy {100 * model.score(split):.2f} %")
+        meter.mark("scoring")
+    except EnoughError:
+        pass
+    row = "{:<10} {:>12} {:>12} {:>14} {:>12} {:>12}"
+    print(row.format("stage", "predicted GB", "measured GB", "predicted s", "clock s", "CPU s"))
+    predicted = {stage.name: stage for stage in plan.stages}
+    for name, taken in meter.taken.items():
+        told = predicted.get(name)
+        figures = ("", "") if told is None else (f"{told.peak / GIB:.2f}", f"{told.seconds:.0f}")
+        print(row.format(name, figures[0], _gb(taken), figures[1], *_seconds(taken)))
+    whole = Taken(
+        sum(taken.seconds for taken in meter.taken.values()),
+        sum(taken.cpu_seconds for taken in meter.taken.values()),
+        max(taken.peak for taken in meter.taken.values()),
+    )
+    figures = (f"{plan.peak / GIB:.2f}", f"{plan.seconds:.0f}")
+    print(row.format("everything", figures[0], _gb(whole), figures[1], *_seconds(whole)))
+    if chosen.device == "cuda":
+        print(f"memory of the GPU: {torch.cuda.max_memory_allocated() / GIB:.1f} GB")
+    if chosen.memory is not None:
+        kept = whole.peak <= parse_memory(chosen.memory)
+        print(f"budget {chosen.memory}: {'kept' if kept else 'NOT KEPT'}")
+
+
+def _gb(taken: Taken) -> str:
+    return f"{taken.peak / GIB:.2f}"
+
+
+def _seconds(taken: Taken) -> tuple[str, str]:
+    return f"{taken.seconds:.1f}", f"{taken.cpu_seconds:.1f}"
+
+
+def main() -> None:
+    """Fit in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=100_000)
+    parser.add_argument("--cap", type=int, default=32)
+    parser.add_argument("--index-past", type=int, default=0, help="0: exact search")
+    parser.add_argument("--memory", help="such as 3GB; no budget by default")
+    parser.add_argument("--epochs", type=int, default=0, help="0: those of the recipe")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--positives-only", action="store_true")
+    chosen = parser.parse_args()
+    process = multiprocessing.get_context("spawn").Process(target=measure, args=(chosen,))
+    process.start()
+    process.join()
+
+
+if __name__ == "__main__":
+    main()

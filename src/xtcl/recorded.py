@@ -1,0 +1,65 @@
+"""Work that a GPU repeats by itself (CUDA graphs).
+
+Many small kernels take the CPU longer to launch than the GPU to run. Recorded once, they are all
+launched together. What is recorded must launch the same kernels every time: no shape may depend on
+chance, nothing may be read back, and what it reads and changes stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TypeVar
+
+import torch
+
+Result = TypeVar("Result")
+
+
+class Recorder:
+    """Records pieces of work that share memory for what they need in between.
+
+    Of one recorder, only one piece may run at a time.
+    """
+
+    def __init__(self) -> None:
+        self._last: torch.cuda.CUDAGraph | None = None
+
+    def record(
+        self, work: Callable[[], Result], generator: torch.Generator | None = None
+    ) -> tuple[torch.cuda.CUDAGraph, Result]:
+        """The recording, to be replayed, and where it leaves its result.
+
+        Nothing is done yet. The work has been done by hand before, in the same stream, so that
+        libraries have made what they need. Draws go on from `generator` as they would by hand.
+        """
+        graph = torch.cuda.CUDAGraph()
+        if generator is not None:
+            graph.register_generator_state(generator)
+        # Not `with torch.cuda.graph`: it would give all free memory back first.
+        graph.capture_begin(pool=self._last.pool() if self._last else None)
+        try:
+            result = work()
+        finally:
+            graph.capture_end()
+        self._last = graph
+        return graph, result
+
+
+@contextmanager
+def own_stream(device: torch.device) -> Iterator[None]:
+    """What is inside runs in a stream of its own, as recording demands; always the same one."""
+    before, stream = torch.cuda.current_stream(device), _own(device)
+    stream.wait_stream(before)
+    try:
+        with torch.cuda.stream(stream):
+            yield
+    finally:
+        before.wait_stream(stream)
+
+
+@cache
+def _own(device: torch.device) -> torch.cuda.Stream:
+    # Libraries keep memory for every stream they have seen.
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
