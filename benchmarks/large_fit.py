@@ -17,8 +17,10 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from stage_meter import HEAD, StageMeter, Taken, status_bytes
@@ -33,16 +35,21 @@ class EnoughError(Exception):
     """Ends a fit that was asked for no more."""
 
 
-class PositivesMeter(StageMeter):
-    """Ends the fit where training would begin."""
+@dataclass
+class ToldMeter(StageMeter):
+    """Tells of every stage when it ends, and ends the fit where training would begin."""
+
+    positives_only: bool = False
 
     @contextmanager
     def stage(self, name: str, steps: int) -> Iterator[Advance]:
         """Note one stage of the fit."""
-        if name == "training":
+        if name == "training" and self.positives_only:
             raise EnoughError
+        start = time.perf_counter()
         with super().stage(name, steps) as advance:
             yield advance
+        print(f"{name}: {time.perf_counter() - start:.1f} s", flush=True)
 
 
 def measure(chosen: argparse.Namespace) -> None:
@@ -61,7 +68,7 @@ def measure(chosen: argparse.Namespace) -> None:
         f"{graph.num_nodes:,} nodes, {graph.num_edges:,} links, {torch.get_num_threads()} threads"
     )
     print(f"before the fit: {status_bytes('VmRSS') / GIB:.2f} GB")
-    meter = PositivesMeter() if chosen.positives_only else StageMeter()
+    meter = ToldMeter(positives_only=chosen.positives_only)
     model = XTCL(
         "nodes",
         "gcn",

@@ -9,15 +9,38 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.relations.sparse import dense_rows, to_device
+from xtcl.relations.sparse import dense_rows, row_entries, to_device
+
+PATH = 96
+"""What walking a path of two steps costs, in entries of a sparse product."""
+MAX_PATHS = 2**25
+"""Paths to walk at once, but for those of a single node: some 800 MB."""
 
 
 def common_neighbours(adjacency: sp.csr_array, device: torch.device) -> Callable[[Tensor], Tensor]:
-    """Rows of A A, exact as float32 while degrees stay under 2^24. Cost O(b E) for b rows."""
+    """Rows of A A, exact as float32 while degrees stay under 2^24.
+
+    Cost: O(b V), and of two ways the one that is shorter on the whole graph: the paths of two steps
+    from b nodes, or a product of O(b E).
+    """
     links = to_device(adjacency, device)
+    paths = adjacency @ np.diff(adjacency.indptr)
+    if PATH * paths.mean() > adjacency.nnz:
+        return lambda nodes: (links @ dense_rows(links, nodes).T).T
+    start, end = links.crow_indices().long(), links.col_indices().long()
+    height = max(1, int(MAX_PATHS // max(paths.max(), 1)))
+
+    def walk(nodes: Tensor) -> Tensor:
+        row, first = row_entries(start, nodes)
+        path, second = row_entries(start, end[first])
+        count = torch.zeros(len(nodes), len(start) - 1, device=device)
+        place = row[path] * count.shape[1] + end[second]
+        count.view(-1).scatter_add_(0, place, torch.ones_like(place, dtype=count.dtype))
+        return count
 
     def compute(nodes: Tensor) -> Tensor:
-        return (links @ dense_rows(links, nodes).T).T
+        parts = [walk(part) for part in torch.split(nodes, height)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     return compute
 

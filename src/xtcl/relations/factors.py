@@ -6,6 +6,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from xtcl.relations.kernels.use import kernels_run_on
 from xtcl.relations.relation import Rows
 from xtcl.relations.sparse import to_device
 
@@ -33,6 +34,13 @@ def cosine_rows(factors: Tensor) -> Rows:
 
 def spread(adjacency: sp.csr_array, values: Tensor, hops: int) -> Tensor:
     """A^k M: `values` [V, D] summed over all walks of length `hops`."""
+    if kernels_run_on(values.device):
+        from xtcl.relations.kernels.product import Links, product
+
+        rows = Links.of(adjacency, values.device)
+        for _ in range(hops):
+            values = product(rows, values)
+        return values
     links = to_device(adjacency, values.device)
     for _ in range(hops):
         values = links @ values

@@ -11,13 +11,11 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.diameter import largest_component_diameter
+from xtcl.relations.diameter import MOST_STEPS, largest_component_diameter
+from xtcl.relations.kernels.use import kernels_run_on
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.sparse import to_device
 from xtcl.relations.view import LINKS, TrainingView
-
-LOOK_EVERY = 4
-"""Steps of a GPU before it is asked whether all are reached: it waits while it answers."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +55,18 @@ class GraphDistance(Relation):
     def diameter(self, view: TrainingView) -> int:
         """D, found once."""
         key = ("diameter", self.searches)
-        return view.once(key, lambda: largest_component_diameter(view.adjacency, self.searches))
+        return view.once(
+            key, lambda: largest_component_diameter(view.adjacency, self.searches, view.device)
+        )
 
     def prepare(self, view: TrainingView) -> Rows:
         """Find the diameter once; then breadth-first search from all nodes of a block together."""
+        diameter = self.diameter(view)
+        if kernels_run_on(view.device) and diameter < MOST_STEPS:
+            return _by_bits(view, diameter)
         loops = sp.eye_array(view.num_nodes, dtype=np.float32)
         reach = to_device(sp.csr_array(view.adjacency + loops), view.device)
-        diameter = self.diameter(view)
         num_nodes, device = view.num_nodes, view.device
-        look_every = 1 if device.type == "cpu" else LOOK_EVERY
 
         def compute(nodes: Tensor) -> Tensor:
             within = torch.zeros(num_nodes, len(nodes), device=device)
@@ -76,13 +77,26 @@ class GraphDistance(Relation):
             for step in range(1, diameter + 1):
                 following.addmm_(reach, within, beta=0.0).clamp_max_(1.0)
                 within, following = following, within
-                if step % look_every == 0:
-                    reached = float(within.sum(dtype=torch.float64))
-                    if reached == size:
-                        total.add_(within, alpha=diameter - step + 1)
-                        break
-                    size = reached
+                reached = float(within.sum(dtype=torch.float64))
+                if reached == size:
+                    total.add_(within, alpha=diameter - step + 1)
+                    break
+                size = reached
                 total += within
             return (total / diameter).T.contiguous()
 
         return compute
+
+
+def _by_bits(view: TrainingView, diameter: int) -> Rows:
+    """The same from a kernel."""
+    from xtcl.relations.kernels.reach import steps_within_reach
+
+    links = to_device(view.adjacency, view.device)
+    start, end = links.crow_indices(), links.col_indices()
+
+    def compute(nodes: Tensor) -> Tensor:
+        steps = steps_within_reach(start, end, nodes, diameter)
+        return steps.T.to(torch.float32, memory_format=torch.contiguous_format).div_(diameter)
+
+    return compute

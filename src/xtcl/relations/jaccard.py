@@ -25,7 +25,7 @@ class Jaccard(Relation):
     :math:`N^k_u` are the nodes within k steps of u, without u.
 
     Range: [0, 1]. Symmetric.
-    Cost: O(E) memory for k = 1, O(b E) for b rows.
+    Cost: O(E) memory for k = 1; for b rows O(b V) and their paths of two steps, or O(b E).
     Isolated node: 0 to every other node.
     Citation: Newman, "Clustering and preferential attachment in growing networks", Physical Review
     E 64, 2001.

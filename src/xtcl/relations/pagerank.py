@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
+from xtcl.relations.kernels.use import kernels_run_on
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.sparse import to_device
 from xtcl.relations.view import LINKS, TrainingView
@@ -61,30 +63,57 @@ class PageRank(Relation):
         degree = np.maximum(np.asarray(view.adjacency.sum(axis=1), dtype=np.float64), 1.0)
         root = np.sqrt(degree)
         symmetric = sp.diags_array(self.alpha / root) @ view.adjacency @ sp.diags_array(1.0 / root)
-        walk = to_device(sp.csr_array(symmetric), view.device)
+        solve = self._solver(sp.csr_array(symmetric).astype(np.float32), view.device)
         scale = torch.tensor(root, dtype=torch.float32, device=view.device)
 
         def compute(nodes: Tensor) -> Tensor:
-            solution = self._solve(walk, nodes)
+            solution = solve(nodes)
             rank = (1 - self.alpha) * solution.T * scale / scale[nodes, None]
             return torch.where(rank > 10 * TOLERANCE, rank, 0.0)
 
         return compute
 
-    def _solve(self, walk: Tensor, nodes: Tensor) -> Tensor:
-        """Chebyshev iteration for (I - walk) y = e_u, walk symmetric with spectrum ±alpha.
+    def _solver(self, walk: sp.csr_array, device: torch.device) -> Rows:
+        """Chebyshev iteration for (I - walk) y = e_u, walk symmetric with spectrum ±alpha: [V, b].
 
         A step is y' = w (walk y + e_u - y_before) + y_before, with a weight w that converges.
         """
-        start = nodes * len(nodes) + torch.arange(len(nodes), device=nodes.device)
-        ones = torch.ones(len(nodes), device=nodes.device)
-        before = torch.zeros(walk.shape[0], len(nodes), device=nodes.device)
-        current = before.clone()
-        current.view(-1)[start] = 1.0
-        weight = 2.0
-        for _ in range(products(self.alpha)):
-            weight = 1 / (1 - self.alpha**2 * weight / 4)
-            before.addmm_(walk, current, beta=1 - weight, alpha=weight)
-            before.view(-1).index_add_(0, start, ones, alpha=weight)
-            before, current = current, before
-        return current
+        step = _quick_step(walk, device) if kernels_run_on(device) else _plain_step(walk, device)
+
+        def solve(nodes: Tensor) -> Tensor:
+            before = torch.zeros(walk.shape[0], len(nodes), device=device)
+            current = before.clone()
+            current[nodes, torch.arange(len(nodes), device=device)] = 1.0
+            weight = 2.0
+            for _ in range(products(self.alpha)):
+                weight = 1 / (1 - self.alpha**2 * weight / 4)
+                step(before, current, nodes, weight)
+                before, current = current, before
+            return current
+
+        return solve
+
+
+Step = Callable[[Tensor, Tensor, Tensor, float], None]
+"""Takes y_before, which becomes y', y, the nodes u and w."""
+
+
+def _plain_step(walk: sp.csr_array, device: torch.device) -> Step:
+    links = to_device(walk, device)
+
+    def step(before: Tensor, current: Tensor, nodes: Tensor, weight: float) -> None:
+        before.addmm_(links, current, beta=1 - weight, alpha=weight)
+        before[nodes, torch.arange(len(nodes), device=device)] += weight
+
+    return step
+
+
+def _quick_step(walk: sp.csr_array, device: torch.device) -> Step:
+    from xtcl.relations.kernels.product import Links, add_product_
+
+    links = Links.of(walk, device)
+
+    def step(before: Tensor, current: Tensor, nodes: Tensor, weight: float) -> None:
+        add_product_(before, links, current, nodes, 1 - weight, weight, weight)
+
+    return step

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
 
 import torch
 from torch import Tensor
 
+from xtcl.relations.kept_levels import KeptLevels
 from xtcl.relations.level_rows import ComputedLevels, LevelRows
 from xtcl.relations.relation import Relation
 from xtcl.relations.standing import Standing
@@ -22,6 +23,7 @@ class PatternRows:
     """For a block of nodes: each relation's similarities and the levels they reach.
 
     With a `store`, a pass (`over`) reads the levels that are there and keeps those that are not.
+    What is `kept` of a relation is not computed again.
     """
 
     by_relation: Sequence[LevelRows]
@@ -32,6 +34,7 @@ class PatternRows:
         view: TrainingView,
         quantiles: Sequence[float],
         store: RelationStore | None = None,
+        kept: Mapping[Relation, LevelRows] | None = None,
     ) -> None:
         self.relations = tuple(relations)
         self.quantiles = tuple(quantiles)
@@ -40,7 +43,8 @@ class PatternRows:
         self.device = view.device
         self.store = store
         self._computed = [ComputedLevels(relation, view, quantiles) for relation in self.relations]
-        self.by_relation = self._computed
+        known = kept or {}
+        self.by_relation = [known.get(rows.relation, rows) for rows in self._computed]
 
     def __call__(self, nodes: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield (similarities, levels), both [b, V], relation by relation."""
@@ -51,6 +55,15 @@ class PatternRows:
         """Do now what all rows of a relation share, which ranks divide while all are here."""
         for computed in self._computed:
             _ = computed.similarities
+
+    def kept(self, nodes: Tensor) -> dict[Relation, LevelRows]:
+        """Levels of `nodes`, for all views that differ in labels only."""
+        nodes = nodes.to(self.device)
+        return {
+            rows.relation: KeptLevels(rows, nodes, self.num_nodes)
+            for rows in self._computed
+            if rows.relation.label_free
+        }
 
     def levels(self, nodes: Tensor) -> Iterator[Tensor]:
         """Yield levels [b, V] alone, relation by relation."""

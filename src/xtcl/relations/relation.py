@@ -45,12 +45,17 @@ class Relation(ABC):
         """Whether it is not one of ours: nobody knows then what it computes and really reads."""
         return not type(self).__module__.startswith("xtcl.relations.")
 
+    @property
+    def label_free(self) -> bool:
+        """Whether it is surely the same for all views that differ in labels only."""
+        return not self.foreign and LABELS not in self.reads
+
     def on(self, view: TrainingView) -> SimilarityRows:
         """Bind the relation to `view`, ready to be asked for rows."""
-        if self.foreign or LABELS in self.reads:
-            compute = self.prepare(view)
-        else:  # the same for all views that differ in labels only
+        if self.label_free:
             compute = view.once(self, lambda: self.prepare(view), self.reads)
+        else:
+            compute = self.prepare(view)
         return SimilarityRows(compute, view.device, self.name, view.num_nodes, self.foreign)
 
 

@@ -20,10 +20,13 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
+from xtcl.relations.kernels.use import kernels_run_on
 
 PAPER_QUANTILES = (0.99,)
 MAX_QUANTILES = 255
 """As many as a level, a uint8, can count."""
+MOST_IN_REGISTERS = 2**15
+"""Nodes up to which a GPU reads a row once."""
 
 
 def check_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:
@@ -72,4 +75,9 @@ def levels_above(similarities: Tensor, nodes: Tensor, eta: Tensor) -> Tensor:
 
 def levels(similarities: Tensor, nodes: Tensor, quantiles: Sequence[float]) -> Tensor:
     """How many thresholds each pair is above, uint8 [b, V]; 0 for a node with itself."""
+    num_nodes = similarities.shape[1]
+    if kernels_run_on(similarities.device) and num_nodes <= MOST_IN_REGISTERS:
+        from xtcl.relations.kernels.row_levels import row_levels
+
+        return row_levels(similarities, nodes, [rank_from_top(q, num_nodes - 1) for q in quantiles])
     return levels_above(similarities, nodes, thresholds(similarities, nodes, quantiles))

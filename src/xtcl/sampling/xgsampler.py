@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 
 from xtcl.errors import DataError, NotFittedError, UsageError
 from xtcl.ranks import alone, ranks
 from xtcl.relations.block_height import block_height
 from xtcl.relations.capped_rows import LISTED_ROWS, CappedRows
+from xtcl.relations.level_rows import LevelRows
 from xtcl.relations.pattern_rows import PatternRows, usable
 from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.relation import Relation
@@ -82,9 +84,10 @@ class XGSampler:
         # All folds end to end: a rank then has few of them, and prepares the relations of no more.
         shares = ranks().shares([len(fold.queries) for fold in folds])
         group = deal(folds, self.seed)
+        kept = self._kept_levels(view, folds)
         with alone():
             for fold, own in zip(folds, shares, strict=True):
-                rows = self._rows_of(fold.view)
+                rows = self._rows_of(fold.view, kept)
                 tables.append(count_groups(fold, rows, self._height(view), group, own))
                 progress(1)
         total = sum(tables[1:], start=tables[0]).of_all_ranks()
@@ -212,10 +215,34 @@ class XGSampler:
             self._rows = self._rows_of(self.view_)
         return self._rows
 
-    def _rows_of(self, view: TrainingView) -> PatternRows | CappedRows:
+    def _kept_levels(self, view: TrainingView, folds: Sequence[Fold]) -> dict[Relation, LevelRows]:
+        """The levels of all folds' queries that do not hang on labels, for a GPU.
+
+        It computes rows in tiles so high that those of a fold would be half empty. Only where one
+        block has room for all queries.
+        """
+        queries = np.unique(np.concatenate([fold.queries for fold in folds]))
+        rows = self._rows_of(view)
+        if (
+            isinstance(rows, CappedRows)
+            or rows.device.type == "cpu"
+            or self.store is not None
+            or ranks().number > 1
+            or len(queries) > self._height(view)
+            or any(fold.view.shared is not view.shared for fold in folds)
+        ):
+            return {}
+        try:
+            return rows.kept(torch.from_numpy(queries))
+        except torch.OutOfMemoryError:
+            return {}
+
+    def _rows_of(
+        self, view: TrainingView, kept: dict[Relation, LevelRows] | None = None
+    ) -> PatternRows | CappedRows:
         quantiles, cap = self.settings.quantiles, self.settings.cap
         if cap is None:
-            return PatternRows(self.relations_, view, quantiles, self.store)
+            return PatternRows(self.relations_, view, quantiles, self.store, kept)
         return CappedRows(self.relations_, view, quantiles, cap, self.settings.index_past)
 
     def _height(self, view: TrainingView) -> int:

@@ -89,8 +89,7 @@ def _leading_first(rows: Tensor) -> _Turn:
     """
     d = rows.shape[1]
     noise = torch.Generator(rows.device).manual_seed(0)
-    kind = {"dtype": rows.dtype, "device": rows.device}
-    basis = torch.randn(d, min(LEADING, d), generator=noise, **kind)
+    basis = torch.randn(d, min(LEADING, d), generator=noise, dtype=rows.dtype, device=rows.device)
     for _ in range(ROUNDS):
         basis = torch.linalg.qr(rows.T @ (rows @ basis)).Q
     image = rows @ basis

@@ -62,6 +62,6 @@ def test_finds_most_of_the_best_on_cora() -> None:
 def test_a_small_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     view = make_view(400, 2)
     everything = as_lists(nearest(PageRank(), view, 0.9, 10)(torch.arange(400)))
-    monkeypatch.setattr(pagerank, "MAX_PATHS", 300)
+    monkeypatch.setattr(pagerank, "room", lambda: 300)
     monkeypatch.setattr(pagerank, "SOURCES", 300)
     assert as_lists(nearest(PageRank(), view, 0.9, 10)(torch.arange(400))) == everything

@@ -20,7 +20,7 @@ from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.link import Link
-from xtcl.relations.nearest import parts
+from xtcl.relations.nearest import factors, parts
 from xtcl.relations.nearest.registry import nearest
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.relation import Relation, Rows
@@ -109,6 +109,19 @@ def test_are_the_same_however_asked(
     for block in torch.split(order, 41):
         assert as_lists(find(block)) == [everything[node] for node in block]
     assert as_lists(find(torch.tensor([3, 3]))) == [everything[3]] * 2
+
+
+@every_relation
+@pytest.mark.parametrize("threads", [1, 4])
+def test_threads_share_the_work_and_change_nothing(
+    relation: Relation, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = make_view(300, 5, "random", "counts")
+    everything = as_lists(nearest(relation, view, 0.9, 7)(torch.arange(300)))
+    monkeypatch.setattr(parts, "MAX_PATHS", 1000)
+    monkeypatch.setattr(factors, "TOGETHER", 10)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert as_lists(nearest(relation, view, 0.9, 7)(torch.arange(300))) == everything
 
 
 @pytest.mark.parametrize(("quantile", "cap"), [(0.99, 0), (1.0, 3), (-0.1, 3)])

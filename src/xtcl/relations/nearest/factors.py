@@ -12,10 +12,13 @@ from xtcl.relations.nearest.cut import Cut, best_of_lists
 from xtcl.relations.nearest.dense import of_whole_rows
 from xtcl.relations.nearest.groups import grouped
 from xtcl.relations.nearest.index import IndexSearch
-from xtcl.relations.nearest.parts import ranges
+from xtcl.relations.nearest.parts import ranges, side_by_side
 from xtcl.relations.nearest.rows import Nearest, NearestRows
 from xtcl.relations.nearest.search import Search, blocked_search
 from xtcl.relations.relation import SimilarityRows
+
+TOGETHER = 512
+"""Lists of cap that are put in order together."""
 
 
 def nearest_by_factors(factors: Tensor, cut: Cut, index_past: int | None) -> Nearest:
@@ -51,20 +54,34 @@ class FactorRows:
         """The above sets of `nodes`."""
         asked = nodes.cpu().numpy()
         which, back = np.unique(self.groups.group[asked], return_inverse=True)
-        lists = best_of_lists(self._members(which)[back], asked, self.cut)
-        return NearestRows.of(lists, self.device)
-
-    def _members(self, which: np.ndarray) -> sp.csr_array:
-        """The cap + 1 nodes most similar to the groups `which`, sparse [len(which), V]."""
-        number = self.cut.cap + 1
         values, places = (part.cpu().numpy() for part in self.search(torch.from_numpy(which)))
+
+        def members(part: slice) -> sp.csr_array:
+            return self._members(values[part], places[part])
+
+        known = sp.csr_array(sp.vstack(side_by_side(members, _slices(len(which))), format="csr"))
+
+        def best(part: slice) -> sp.csr_array:
+            return best_of_lists(known[back[part]], asked[part], self.cut)
+
+        lists = side_by_side(best, _slices(len(asked)))
+        return NearestRows.of(sp.csr_array(sp.vstack(lists, format="csr")), self.device)
+
+    def _members(self, values: np.ndarray, places: np.ndarray) -> sp.csr_array:
+        """The cap + 1 nodes most similar to groups, whose best are known, sparse [b, V]."""
+        number = self.cut.cap + 1
         row, column = np.nonzero(values)
         value, group = values[row, column], places[row, column]
         length = np.minimum(np.diff(self.groups.start)[group], number)
         nodes = self.groups.members[ranges(self.groups.start[group], length)]
-        total = np.bincount(row, weights=length, minlength=len(which)).astype(np.int64)
+        total = np.bincount(row, weights=length, minlength=len(values)).astype(np.int64)
         lists = sp.csr_array(
             (np.repeat(value, length), nodes, np.concatenate([[0], np.cumsum(total)])),
-            shape=(len(which), len(self.groups.group)),
+            shape=(len(values), len(self.groups.group)),
         )
-        return best_of_lists(lists, np.full(len(which), -1), Cut(number, number))
+        return best_of_lists(lists, np.full(len(values), -1), Cut(number, number))
+
+
+def _slices(length: int) -> list[slice]:
+    """All of it in parts of TOGETHER."""
+    return [slice(first, first + TOGETHER) for first in range(0, max(length, 1), TOGETHER)]

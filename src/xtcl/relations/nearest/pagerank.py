@@ -28,7 +28,7 @@ import scipy.sparse as sp
 
 from xtcl.relations.nearest.cut import Cut, best_of_lists, chosen
 from xtcl.relations.nearest.dense import of_whole_rows
-from xtcl.relations.nearest.parts import MAX_PATHS, in_parts
+from xtcl.relations.nearest.parts import MAX_PATHS, in_parts, room
 from xtcl.relations.nearest.rows import Nearest
 from xtcl.relations.pagerank import TOLERANCE, PageRank
 from xtcl.relations.view import TrainingView
@@ -67,7 +67,7 @@ class Push:
         """Push from estimates and residuals on; in halves where they would take too much memory."""
         while (large := left.data > self.error * self.degree[left.indices]).any():
             steps = self.degree[left.indices[large]].sum()
-            if len(nodes) > 1 and found.nnz + left.nnz + steps > MAX_PATHS:
+            if len(nodes) > 1 and found.nnz + left.nnz + steps > room():
                 middle = len(nodes) // 2
                 halves = (slice(middle), slice(middle, None))
                 done = [self._go_on(nodes[h], found[h], left[h], finish) for h in halves]

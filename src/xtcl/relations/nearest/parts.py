@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from torch import Tensor
 
 from xtcl.relations.nearest.cut import Cut, best_of_lists
@@ -13,24 +16,48 @@ from xtcl.relations.nearest.rows import Nearest, NearestRows
 from xtcl.relations.view import TrainingView
 
 MAX_PATHS = 2**22
-"""Entries that a part may list, but for a single node that has more: some 100 MB."""
+"""Entries that the parts at work may list together, but for a single node's: some 100 MB."""
 
 Explore = Callable[[np.ndarray], sp.csr_array]
 """Takes nodes [b], gives a sparse matrix [b, V] that holds at least the best of each row."""
 
 
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+
+def room() -> int:
+    """Entries for each of the threads."""
+    return max(1, MAX_PATHS // torch.get_num_threads())
+
+
+def side_by_side(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
+    """`work` of each part, in their order, by as many threads as torch has.
+
+    For work that NumPy and SciPy do on long arrays: they let others run meanwhile.
+    """
+    workers = min(torch.get_num_threads(), len(parts))
+    if workers <= 1:
+        return [work(part) for part in parts]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(work, parts))
+
+
 def parts(nodes: np.ndarray, paths: np.ndarray) -> list[np.ndarray]:
-    """`nodes` in parts that have MAX_PATHS paths together, or one node's more."""
-    share = np.cumsum(paths, dtype=np.int64) // MAX_PATHS
+    """`nodes` in parts that have about `room` for their paths together, or one node's more."""
+    share = np.cumsum(paths, dtype=np.int64) // room()
     return np.split(nodes, np.flatnonzero(np.diff(share)) + 1)
 
 
 def in_parts(explore: Explore, paths: np.ndarray, cut: Cut, view: TrainingView) -> Nearest:
     """Explore from all nodes of a part together; `paths` [V] bounds what each will list."""
 
+    def best(part: np.ndarray) -> sp.csr_array:
+        return best_of_lists(explore(part), part, cut)
+
     def find(nodes: Tensor) -> NearestRows:
         asked = nodes.cpu().numpy()
-        found = [best_of_lists(explore(part), part, cut) for part in parts(asked, paths[asked])]
+        found = side_by_side(best, parts(asked, paths[asked]))
         return NearestRows.of(sp.csr_array(sp.vstack(found, format="csr")), view.device)
 
     return find
