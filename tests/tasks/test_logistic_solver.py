@@ -117,7 +117,7 @@ def test_a_search_that_single_precision_cannot_end_ends(monkeypatch: pytest.Monk
     tried = []
     search = logistic_solver._search
 
-    def recorded(problems: Any, start: Tensor, c: float, tolerance: float, rough: bool) -> Tensor:
+    def recorded(problems: Any, start: Tensor, c: str, tolerance: float, rough: bool) -> Tensor:
         tried.append(rough)
         return search(problems, start, c, tolerance, rough)
 
@@ -126,6 +126,18 @@ def test_a_search_that_single_precision_cannot_end_ends(monkeypatch: pytest.Monk
     assert tried == [True, False]
     slope = gradient(rows, codes, fit.coef[0], fit.intercept[0], 1e7)
     assert 1e7 * slope.norm() <= 1e-6 * fit.coef.norm()
+
+
+def test_all_strengths_at_once_are_the_strengths_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, codes = data()
+    kept = folds(60, 3)
+    in_turn = list(solve_path(rows, codes, CLASSES, STRENGTHS, 1e-10, kept))
+    monkeypatch.setattr(logistic_solver, "_in_turn", logistic_solver._together)  # as a GPU does
+    at_once = list(solve_path(rows, codes, CLASSES, STRENGTHS, 1e-10, kept))
+    assert len(at_once) == len(STRENGTHS)
+    for found, expected in zip(at_once, in_turn, strict=True):
+        torch.testing.assert_close(found.coef, expected.coef, rtol=1e-7, atol=1e-8)
+        torch.testing.assert_close(found.intercept, expected.intercept, rtol=1e-7, atol=1e-8)
 
 
 def test_what_a_problem_leaves_out_does_not_reach_it() -> None:

@@ -33,6 +33,7 @@ NEWTON_STEPS = 200
 ROUGH_STEPS = 30  # in float32; up to C = 1e5, searches were seen to end before
 STALL = 1e-6  # relative error that is good enough where rounding ends the search
 EPS = torch.finfo(torch.float64).eps
+TOGETHER = 2**24  # numbers of all strengths' class scores that a GPU may have at once: 128 MiB
 COLUMNS = 256  # squared at a time: the squares of all rows would be one copy more of them
 
 
@@ -61,13 +62,13 @@ class _State(NamedTuple):
 
 
 class _Problems(NamedTuple):
-    """P problems at one strength."""
+    """P problems."""
 
     exact: Design
     rough: Design
     """The same in float32."""
     ridge: Tensor
-    """[d + 1]: 1 / C, and 0 for the intercept."""
+    """[P, 1, d + 1]: 1 / C, and 0 for the intercept."""
     kept: Tensor
     """[P, 1, n], 0 or 1."""
     target: Tensor
@@ -78,8 +79,12 @@ class _Problems(NamedTuple):
 
     def only(self, which: Tensor) -> _Problems:
         """Some of the problems."""
-        kept, target, spectrum = (part[which] for part in (self.kept, self.target, self.spectrum))
-        return self._replace(kept=kept, target=target, spectrum=spectrum)
+        return self._replace(
+            ridge=self.ridge[which],
+            kept=self.kept[which],
+            target=self.target[which],
+            spectrum=self.spectrum[which],
+        )
 
     def evaluate(self, weights: Tensor) -> _State:
         """J and its gradient."""
@@ -108,7 +113,9 @@ def solve_path(
     kept: Tensor | None = None,
     start: Weights | None = None,
 ) -> Iterator[Weights]:
-    """Fit float64 rows [n, d] for each C in turn, each search starting from the last fits.
+    """Fit float64 rows [n, d] for each C.
+
+    In turn, each search starting from the last fits, or on a GPU all at once.
 
     The first starts from `start`, which saves steps where it is near, or else from the shares of
     the classes. Problem p is fitted on the rows that `kept` [P, n] marks; without it there is one
@@ -130,21 +137,54 @@ def solve_path(
         weights = contrasts.T @ torch.cat([start.coef, start.intercept[..., None]], dim=2)
     exact = Design(rows, contrasts)
     rough = Design(rows.float(), contrasts.float())
-    lowest = ParabolaSearch()
-    fits: list[Tensor] = []
-    for strength in strengths:
-        ridge = rows.new_full((rows.shape[1] + 1,), 1.0 / strength)
-        ridge[-1] = 0.0
-        problems = _Problems(exact, rough, ridge, mask[:, None], target, spectrum, lowest)
-        # On a geometric grid the next fit lies about as far off again as the last two are apart.
-        guess = weights if len(fits) < 2 else 2 * fits[-1] - fits[-2]
-        weights = _newton(problems, guess, strength, tolerance)
-        fits = [*fits[-1:], weights]
-        of_classes = contrasts @ weights
+    ridge = _ridge(weights, strengths[0])
+    problems = _Problems(exact, rough, ridge, mask[:, None], target, spectrum, ParabolaSearch())
+    if rows.is_cuda and len(strengths) * target.numel() <= TOGETHER:
+        path = _together(problems, weights, strengths, tolerance)
+    else:
+        path = _in_turn(problems, weights, strengths, tolerance)
+    for found in path:
+        of_classes = contrasts @ found
         yield Weights(of_classes[..., :-1], of_classes[..., -1])
 
 
-def _newton(problems: _Problems, start: Tensor, strength: float, tolerance: float) -> Tensor:
+def _in_turn(
+    problems: _Problems, weights: Tensor, strengths: Sequence[float], tolerance: float
+) -> Iterator[Tensor]:
+    """For each C the weights of all problems, found from those before."""
+    fits: list[Tensor] = []
+    for strength in strengths:
+        # On a geometric grid the next fit lies about as far off again as the last two are apart.
+        guess = weights if len(fits) < 2 else 2 * fits[-1] - fits[-2]
+        ridge = _ridge(weights, strength)
+        weights = _newton(problems._replace(ridge=ridge), guess, f"{strength:g}", tolerance)
+        fits = [*fits[-1:], weights]
+        yield weights
+
+
+def _together(
+    problems: _Problems, weights: Tensor, strengths: Sequence[float], tolerance: float
+) -> Iterator[Tensor]:
+    """The same for all C at once: a GPU has room for them, and it is steps that take its time."""
+    times = len(strengths)
+    kept, target, spectrum = (
+        part.repeat(times, 1, 1) for part in (problems.kept, problems.target, problems.spectrum)
+    )
+    ridge = torch.cat([_ridge(weights, strength) for strength in strengths])
+    everyone = problems._replace(ridge=ridge, kept=kept, target=target, spectrum=spectrum)
+    names = " or ".join(f"{strength:g}" for strength in strengths)
+    found = _newton(everyone, weights.repeat(times, 1, 1), names, tolerance)
+    yield from found.chunk(times)
+
+
+def _ridge(weights: Tensor, strength: float) -> Tensor:
+    """The penalty of P problems at one C, [P, 1, d + 1]."""
+    ridge = torch.full_like(weights[:, :1], 1.0 / strength)
+    ridge[..., -1] = 0.0
+    return ridge
+
+
+def _newton(problems: _Problems, start: Tensor, strength: str, tolerance: float) -> Tensor:
     try:
         return _search(problems, start, strength, tolerance, rough=True)
     except DataError:
@@ -152,7 +192,7 @@ def _newton(problems: _Problems, start: Tensor, strength: float, tolerance: floa
 
 
 def _search(
-    problems: _Problems, start: Tensor, strength: float, tolerance: float, rough: bool
+    problems: _Problems, start: Tensor, strength: str, tolerance: float, rough: bool
 ) -> Tensor:
     # What rounding leaves of a gradient; a fit with W* = 0 can be judged against nothing else.
     spectrum = problems.spectrum[:, 0]
@@ -190,7 +230,7 @@ def _search(
             break
     worst = float((size / (penalty + floor)).max())
     raise DataError(
-        f"The logistic regression at C = {strength:g} did not converge (relative gradient "
+        f"The logistic regression at C = {strength} did not converge (relative gradient "
         f"{worst:.1e}). Use smaller strengths, or rescale the embedding."
     )
 

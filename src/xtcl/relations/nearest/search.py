@@ -44,7 +44,7 @@ def blocked_search(rows: Tensor, number: int) -> Search:
             least = best[:, -1:]
             if start == 0:  # what cannot be among the best of the first tile is not worth a sort
                 top = torch.topk(products, min(number, products.shape[1]), dim=1).values[:, -1:]
-                least = top.clamp_(0.0, 1.0).nextafter(torch.tensor(-1.0)).clamp_min_(0.0)
+                least = top.clamp_(0.0, 1.0).nextafter(torch.full_like(top, -1.0)).clamp_min_(0.0)
             best, place = _merged(best, place, products, least, start)
         return best[: len(asked)], place[: len(asked)]
 
