@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from xtcl.errors import DataError, UsageError
 from xtcl.tasks import logistic_head, logistic_solver, strength_choice
 from xtcl.tasks.calibration import FACTORS, calibrated_likelihood
-from xtcl.tasks.logistic_head import LogisticHead, fit_logistic, logistic_path
+from xtcl.tasks.logistic_head import LogisticHead, finished, fit_logistic, logistic_path
 from xtcl.tasks.logistic_solver import Weights
 from xtcl.tasks.strength_choice import (
     STRENGTHS,
@@ -155,6 +155,27 @@ def test_strengths_far_past_the_likeliest_are_left_out(monkeypatch: pytest.Monke
     assert tried == list(STRENGTHS)
     assert short.strength_ == pytest.approx(full.strength_, rel=1e-6)
     assert short.cv_likelihood_ == full.cv_likelihood_
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_a_rough_head_that_is_finished_is_the_head(normalise: bool) -> None:
+    rows, labels = clusters(80, 12, 3)
+    whole = fit_logistic(rows, labels, normalise=normalise)
+    rough = fit_logistic(rows, labels, normalise=normalise, rough=True)
+    assert rough.strength_ == whole.strength_
+    assert rough.cv_likelihood_ == whole.cv_likelihood_
+    assert not np.allclose(rough.coef_, whole.coef_, rtol=1e-6)
+    done = finished(rough, rows, labels)
+    np.testing.assert_allclose(done.coef_, whole.coef_, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(done.intercept_, whole.intercept_, rtol=1e-7, atol=1e-8)
+    for name in ("strength_", "cv_accuracy_", "cv_likelihood_", "sureness_", "scale_"):
+        assert getattr(done, name) == getattr(whole, name)
+
+
+def test_a_head_of_which_nothing_is_known_is_never_rough() -> None:
+    rows, labels = np.eye(3), np.arange(3)
+    rough = fit_logistic(rows, labels, rough=True)
+    np.testing.assert_array_equal(rough.coef_, fit_logistic(rows, labels).coef_)
 
 
 @pytest.mark.parametrize("seed", range(4))

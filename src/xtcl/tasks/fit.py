@@ -119,10 +119,11 @@ def with_head(
             chosen = FittedTask(task, fitted, head, side.graph.num_classes)
         else:
             del doubted
+    embedding = chosen.fitted.embedding
+    chosen = replace(chosen, head=task.finish_head(side, embedding, chosen.head))
     if recipe.sure == 1:
         return chosen
     give_back_freed()
-    embedding = chosen.fitted.embedding
     head = task.second_head(side, embedding, chosen.head, recipe, options.seed)
     return replace(chosen, head=head)
 

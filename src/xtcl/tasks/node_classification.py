@@ -16,7 +16,7 @@ from xtcl.sampling.settings import SamplerSettings
 from xtcl.tasks.answers import NodeAnswer
 from xtcl.tasks.choice import Choice
 from xtcl.tasks.fitted import FittedEmbedding
-from xtcl.tasks.logistic_head import LogisticHead, fit_logistic
+from xtcl.tasks.logistic_head import LogisticHead, finished, fit_logistic
 from xtcl.tasks.recipe import Member, Plan, Recipe
 from xtcl.tasks.rows import take_rows
 from xtcl.tasks.second_fit import SURE, second_fit
@@ -88,11 +88,20 @@ class NodeClassification(Task):
     ) -> LogisticHead | None:
         """Logistic regression, its strength chosen by cross-validation on the training labels.
 
+        Good enough to be compared; `finish_head` fits it to the end.
+
         The label relations have seen those labels, so the accuracy it finds is too high. It decides
         the strength, the doubt and whether to fit again; docs/accuracy.md has what that costs.
         """
         known, codes = side.labelled, side.labels[side.labelled]
-        return fit_logistic(take_rows(embedding, known), codes, seed=seed)
+        return fit_logistic(take_rows(embedding, known), codes, seed=seed, rough=True)
+
+    def finish_head(self, side: TrainingSide, embedding: Tensor, head: object) -> object:
+        """The same, converged; a head of another kind, of a task derived from this, as it is."""
+        if not isinstance(head, LogisticHead):
+            return head
+        known, codes = side.labelled, side.labels[side.labelled]
+        return finished(head, take_rows(embedding, known), codes)
 
     def second_head(
         self,

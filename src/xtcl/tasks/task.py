@@ -64,6 +64,10 @@ class Task(ABC):
     ) -> Any:
         """The head for `embedding`, which came from the plan of `choice`."""
 
+    def finish_head(self, side: TrainingSide, embedding: Tensor, head: Any) -> Any:
+        """What is left to do for a head of `fit_head` when it is the one that is taken."""
+        return head
+
     def second_head(
         self,
         side: TrainingSide,
