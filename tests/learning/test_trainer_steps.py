@@ -86,6 +86,28 @@ def test_every_node_is_an_anchor_once_an_epoch(anchors: int | None) -> None:
     np.testing.assert_allclose(trained.losses, means, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("anchors", "sizes"), [(4, [4, 4, 4]), (5, [6, 6]), (None, [12])])
+def test_a_large_graph_draws_the_anchors_of_an_epoch(anchors: int | None, sizes: list[int]) -> None:
+    seen = Seen()
+    settings = TrainingSettings(epochs=30, anchors=anchors, epoch_anchors=12, negatives=8)
+    run(planted(31), settings, loss=seen)
+    steps = len(sizes)
+    assert (settings.steps(31), settings.step_anchors(31)) == (steps, sizes[0])
+    epochs = [seen.anchors[first : first + steps] for first in range(0, 30 * steps, steps)]
+    for epoch in epochs:
+        assert [len(step) for step in epoch] == sizes
+        assert len(set(chain(*epoch))) == 12
+    assert set(chain(*chain(*epochs))) == set(range(31))  # all of them, sooner or later
+
+
+def test_a_graph_of_fewer_nodes_than_an_epoch_may_have_is_trained_as_ever() -> None:
+    plain, bounded = (
+        run(planted(31), TrainingSettings(epochs=3, anchors=8, epoch_anchors=most))[1].embedding
+        for most in (None, 31)
+    )
+    assert torch.equal(plain, bounded)
+
+
 def test_a_graph_smaller_than_the_anchors_takes_one_step() -> None:
     seen = Seen()
     settings = [TrainingSettings(epochs=2, anchors=anchors) for anchors in (30, 4096, None)]

@@ -39,7 +39,7 @@ def full_pass_bytes(
         width, floats = _gat(encoder, num_nodes, num_edges)
     else:
         return None
-    anchors = -(-num_nodes // settings.steps(num_nodes))
+    anchors = settings.step_anchors(num_nodes)
     return FLOAT * (floats + anchors * (draws * width + 5 * settings.negatives))
 
 

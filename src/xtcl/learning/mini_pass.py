@@ -48,7 +48,7 @@ def mini_pass_bytes(
         floats = _gat(encoder, rows, links)
     else:
         return None
-    anchors = -(-num_nodes // settings.steps(num_nodes))
+    anchors = settings.step_anchors(num_nodes)
     loss = anchors * (draws * encoder.width + 5 * settings.negatives)
     return FLOAT * (floats + loss) + LINK * sum(links)
 
@@ -57,7 +57,7 @@ def step_rows(
     encoder: Layered, num_nodes: int, num_edges: int, settings: TrainingSettings, draws: int
 ) -> tuple[list[int], list[int]]:
     """About how many rows go into each layer and come out of the last; each layer's links."""
-    anchors = -(-num_nodes // settings.steps(num_nodes))
+    anchors = settings.step_anchors(num_nodes)
     rows = [_different(num_nodes, anchors * (1 + draws) + settings.negatives)]
     links: list[int] = []
     nearest = iter(settings.batch.neighbours or ())

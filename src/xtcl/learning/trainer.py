@@ -38,13 +38,15 @@ class TrainingSettings:
     """How an encoder is trained.
 
     In an epoch every node is an anchor once, in steps of about `anchors` nodes (None: one step), so
-    that larger graphs take more steps. `negatives` random nodes are drawn each step and shared by
-    its anchors. `link_dropout` is the share of links left out of message passing in a step; they
-    stay positives. `batch` says how much of the graph a step passes over.
+    that larger graphs take more steps; of more than `epoch_anchors` nodes (None: any number) so
+    many are drawn for each epoch, and no more steps are taken. `negatives` random nodes are drawn
+    each step and shared by its anchors. `link_dropout` is the share of links left out of message
+    passing in a step; they stay positives. `batch` says how much of the graph a step passes over.
     """
 
     epochs: int = 12
     anchors: int | None = 4096
+    epoch_anchors: int | None = None
     learning_rate: float = 1e-3
     weight_decay: float = 5e-4
     negatives: int = 512
@@ -56,8 +58,9 @@ class TrainingSettings:
     def checked(self) -> TrainingSettings:
         """These settings, or an error that names the one that cannot be used."""
         counts = {"epochs": self.epochs, "negatives": self.negatives}
-        if self.anchors is not None:
-            counts["anchors"] = self.anchors
+        for name in ("anchors", "epoch_anchors"):
+            if getattr(self, name) is not None:
+                counts[name] = getattr(self, name)
         for name, value in counts.items():
             if not value >= 1:
                 raise UsageError(f"{name}={value} must be at least 1.")
@@ -73,16 +76,24 @@ class TrainingSettings:
         self.batch.checked()
         return self
 
+    def drawn(self, num_nodes: int) -> int:
+        """Anchors of an epoch on a graph of this size."""
+        return num_nodes if self.epoch_anchors is None else min(num_nodes, self.epoch_anchors)
+
     def steps(self, num_nodes: int) -> int:
         """Steps of an epoch on a graph of this size."""
-        return 1 if self.anchors is None else max(1, round(num_nodes / self.anchors))
+        return 1 if self.anchors is None else max(1, round(self.drawn(num_nodes) / self.anchors))
+
+    def step_anchors(self, num_nodes: int) -> int:
+        """Anchors of a step, at most, on a graph of this size."""
+        return -(-self.drawn(num_nodes) // self.steps(num_nodes))
 
     @classmethod
     def from_plain(cls, stored: Mapping[str, Any]) -> TrainingSettings:
         """The settings whose `dataclasses.asdict` went through JSON or TOML."""
         batch = BatchSettings.from_plain(stored.get("batch", {}))
         # TOML has no word for None: what is missing is None.
-        return cls(**{"anchors": None, **stored, "batch": batch})
+        return cls(**{"anchors": None, "epoch_anchors": None, **stored, "batch": batch})
 
 
 @dataclass(frozen=True)
@@ -205,13 +216,14 @@ def _always_alike(encoder: nn.Module, settings: TrainingSettings) -> bool:
 def _shares(
     num_nodes: int, settings: TrainingSettings, generator: torch.Generator
 ) -> Iterator[Tensor]:
-    """All nodes, dealt out at random to the steps of an epoch."""
-    steps = settings.steps(num_nodes)
-    if steps == 1:
+    """The anchors of an epoch, dealt out at random to its steps."""
+    steps, drawn = settings.steps(num_nodes), settings.drawn(num_nodes)
+    if steps == 1 and drawn == num_nodes:
         yield torch.arange(num_nodes, device=generator.device)
     else:
         order = torch.randperm(num_nodes, generator=generator, device=generator.device)
-        yield from order.tensor_split(steps)  # chunk may give fewer than it is asked for
+        # chunk may give fewer than it is asked for
+        yield from order[:drawn].tensor_split(steps)
 
 
 def embed(

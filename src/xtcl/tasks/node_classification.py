@@ -23,23 +23,26 @@ from xtcl.tasks.second_fit import SURE, second_fit
 from xtcl.tasks.task import Task
 from xtcl.tasks.training_side import TrainingSide
 
+EPOCH_ANCHORS = 20_480
+"""About what PubMed has. Weights are as many on a larger graph, and need no more steps."""
+
 LINEAR = Member(
     {"width": 1024, "hops": 10, "restart": 0.2},
-    TrainingSettings(epochs=14),
+    TrainingSettings(epochs=14, epoch_anchors=EPOCH_ANCHORS),
 )
 DEEP = Member(
     {"width": 512, "hops": 1, "layers": 2, "batch_norm": True},
-    TrainingSettings(epochs=25, anchors=2048, temperature=0.15),
+    TrainingSettings(epochs=25, anchors=2048, epoch_anchors=EPOCH_ANCHORS, temperature=0.15),
     weight=0.6,
     caution=2.0,
 )
 ATTENTION = Member(
     {"width": 1024, "hops": 1},
-    TrainingSettings(epochs=18),
+    TrainingSettings(epochs=18, epoch_anchors=EPOCH_ANCHORS),
 )
 DEEP_ATTENTION = Member(
     {"width": 512, "hops": 0, "layers": 2},
-    TrainingSettings(epochs=16, anchors=2048, temperature=0.2),
+    TrainingSettings(epochs=16, anchors=2048, epoch_anchors=EPOCH_ANCHORS, temperature=0.2),
     weight=0.6,
     caution=2.0,
 )
