@@ -101,20 +101,25 @@ def measure(chosen: argparse.Namespace) -> None:
     predicted = {stage.name: stage for stage in plan.stages}
     for name, taken in meter.taken.items():
         told = predicted.get(name)
-        figures = ("", "") if told is None else (f"{told.peak / GIB:.2f}", f"{told.seconds:.0f}")
+        figures = ("", "") if told is None else (f"{told.peak / GIB:.2f}", _told(told.seconds))
         print(row.format(name, figures[0], _gb(taken), figures[1], *_seconds(taken)))
     whole = Taken(
         sum(taken.seconds for taken in meter.taken.values()),
         sum(taken.cpu_seconds for taken in meter.taken.values()),
         max(taken.peak for taken in meter.taken.values()),
     )
-    figures = (f"{plan.peak / GIB:.2f}", f"{plan.seconds:.0f}")
+    figures = (f"{plan.peak / GIB:.2f}", _told(plan.seconds))
     print(row.format("everything", figures[0], _gb(whole), figures[1], *_seconds(whole)))
     if chosen.device == "cuda":
         print(f"memory of the GPU: {torch.cuda.max_memory_allocated() / GIB:.1f} GB")
     if chosen.memory is not None:
         kept = whole.peak <= parse_memory(chosen.memory)
         print(f"budget {chosen.memory}: {'kept' if kept else 'NOT KEPT'}")
+
+
+def _told(seconds: float | None) -> str:
+    """What was predicted; nothing is for a GPU."""
+    return "" if seconds is None else f"{seconds:.0f}"
 
 
 def _gb(taken: Taken) -> str:
