@@ -60,7 +60,7 @@ class FactorRows:
         if self.on_device is not None:
             return self.on_device(nodes)
         asked = nodes.cpu().numpy()
-        which, back = np.unique(self.groups.group[asked], return_inverse=True)
+        which, back = np.unique(self.groups.group.cpu().numpy()[asked], return_inverse=True)
         values, places = (part.cpu().numpy() for part in self.search(torch.from_numpy(which)))
 
         def members(part: slice) -> sp.csr_array:
@@ -79,8 +79,9 @@ class FactorRows:
         number = self.cut.cap + 1
         row, column = np.nonzero(values)
         value, group = values[row, column], places[row, column]
-        length = np.minimum(np.diff(self.groups.start)[group], number)
-        nodes = self.groups.members[ranges(self.groups.start[group], length)]
+        start, everyone = self.groups.start.cpu().numpy(), self.groups.members.cpu().numpy()
+        length = np.minimum(np.diff(start)[group], number)
+        nodes = everyone[ranges(start[group], length)]
         total = np.bincount(row, weights=length, minlength=len(values)).astype(np.int64)
         lists = sp.csr_array(
             (np.repeat(value, length), nodes, np.concatenate([[0], np.cumsum(total)])),

@@ -18,19 +18,15 @@ class GroupLists:
     """What `nearest.factors` does after its search. O(b cap) entries, or O(b cap^2) in parts."""
 
     def __init__(self, groups: Groups, search: Search, cut: Cut) -> None:
-        self.search, self.cut = search, cut
-        self.device = groups.rows.device
-        self.group, self.start, self.members = (
-            torch.from_numpy(part).to(self.device) for part in groups[1:]
-        )
+        self.groups, self.search, self.cut = groups, search, cut
 
     def __call__(self, nodes: Tensor) -> NearestRows:
         """The above sets of `nodes`."""
-        asked = nodes.to(self.device)
-        which, back = torch.unique(self.group[asked], return_inverse=True)
+        asked = nodes.to(self.groups.group.device)
+        which, back = torch.unique(self.groups.group[asked], return_inverse=True)
         known = self._members(self.search(which))
         row, entry = row_entries(known.start, back)
-        shape = (len(asked), len(self.group))
+        shape = (len(asked), len(self.groups.group))
         lists = Lists(row * shape[1] + known.nodes[entry], known.similarities[entry], shape)
         return best_of_lists(lists, asked, self.cut)
 
@@ -38,14 +34,14 @@ class GroupLists:
         """The cap + 1 nodes most similar to groups, whose best are known."""
         number = self.cut.cap + 1
         values, places = found
-        size = self.start.diff()[places].clamp_max(number)
+        size = self.groups.start.diff()[places].clamp_max(number)
         length = torch.where(values > 0, size, 0)
-        every = torch.arange(len(values), device=self.device)
+        every = torch.arange(len(values), device=values.device)
 
         def best(rows: Tensor) -> NearestRows:
-            which, entry = ranges(self.start[places[rows]].flatten(), length[rows].flatten())
-            shape = (len(rows), len(self.group))
-            key = which // values.shape[1] * shape[1] + self.members[entry]
+            which, entry = ranges(self.groups.start[places[rows]].flatten(), length[rows].flatten())
+            shape = (len(rows), len(self.groups.group))
+            key = which // values.shape[1] * shape[1] + self.groups.members[entry]
             lists = Lists.sorted(key, values[rows].flatten()[which], shape)
             return best_of_lists(lists, torch.full_like(rows, -1), Cut(number, number))
 

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from xtcl.relations.nearest.on_device.lists import is_among
 from xtcl.relations.sparse import row_entries, to_device
 from xtcl.relations.view import TrainingView
 
@@ -44,3 +45,8 @@ class Links(NamedTuple):
         """All links of `nodes`, one node after the other: the place of the node, the other end."""
         row, entry = row_entries(self.start, nodes)
         return row, self.end[entry]
+
+    def hold(self, nodes: Tensor, row: Tensor, partner: Tensor) -> Tensor:
+        """Which pairs (nodes[row], partner) are links: bool [m]. Cost: O(m log n) for n links."""
+        place, end = self.steps(nodes)
+        return is_among(row * self.num_nodes + partner, place * self.num_nodes + end)

@@ -108,6 +108,8 @@ class Push:
 
 def summed(keys: Tensor, amounts: Tensor) -> tuple[Tensor, Tensor]:
     """Different keys, rising, and the sum of the amounts of each, in the order they come in."""
+    if not len(keys):  # `segment_reduce` is not made for nothing
+        return keys, amounts
     keys, order = torch.sort(keys, stable=True)
     keys, length = torch.unique_consecutive(keys, return_counts=True)
     # In one column each sum is one thread's; a vector's would be shared out by where it lies.
