@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from xtcl.relations.nearest.levels import list_levels, list_thresholds
+from xtcl.relations.nearest.on_device import levels
+from xtcl.relations.nearest.on_device.use import explores_on
 from xtcl.relations.nearest.pairs import PairSimilarities, pair_similarities
 from xtcl.relations.nearest.registry import nearest
 from xtcl.relations.nearest.rows import Nearest, NearestRows
@@ -66,11 +68,7 @@ class CappedRows:
         """Yield the lists of `nodes` [b], relation by relation."""
         for relation in self.relations:
             found = self._find(relation, nodes)
-            level = torch.ones(len(found.nodes), dtype=torch.uint8, device=self.device)
-            if len(self.quantiles) > 1:
-                reached = list_levels(found.matrix(self.num_nodes), self.quantiles, self._cap)
-                level = torch.from_numpy(reached).to(self.device)
-            yield LevelLists(found.rows, found.nodes, level)
+            yield LevelLists(found.rows, found.nodes, self._levels(found))
 
     def similarities(
         self, relation: Relation, nodes: Tensor, row: Tensor, partner: Tensor
@@ -110,6 +108,15 @@ class CappedRows:
     def blocks(self, nodes: Tensor, height: int) -> Iterator[Tensor]:
         """`nodes`, if any, in blocks of `height` rows, on the device."""
         return iter(torch.split(nodes.to(self.device), height) if len(nodes) else ())
+
+    def _levels(self, found: NearestRows) -> Tensor:
+        """The level of every entry, uint8."""
+        if len(self.quantiles) == 1:
+            return torch.ones(len(found.nodes), dtype=torch.uint8, device=self.device)
+        if explores_on(self.device):
+            return levels.list_levels(found, self.quantiles, self._cap, self.num_nodes)
+        reached = list_levels(found.matrix(self.num_nodes), self.quantiles, self._cap)
+        return torch.from_numpy(reached).to(self.device)
 
     def _find(self, relation: Relation, nodes: Tensor) -> NearestRows:
         return self._bound(relation)(nodes)

@@ -51,10 +51,14 @@ def to_device(matrix: sp.csr_array, device: torch.device) -> Tensor:
 def row_entries(start: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
     """Where the entries of the CSR rows `nodes` lie, and in which place of `nodes` their row is."""
     first = start[nodes]
-    length = start[nodes + 1] - first
-    row = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), length)
+    return ranges(first, start[nodes + 1] - first)
+
+
+def ranges(first: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+    """The `length` numbers from `first` on, for one pair after the other; before them, whose."""
+    whose = torch.repeat_interleave(torch.arange(len(first), device=first.device), length)
     before = torch.cumsum(length, 0) - length
-    return row, torch.arange(len(row), device=nodes.device) - before[row] + first[row]
+    return whose, torch.arange(len(whose), device=first.device) + (first - before)[whose]
 
 
 def holds(

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from xtcl.relations.capped_rows import CappedRows
 from xtcl.relations.halving import in_blocks
+from xtcl.relations.nearest.on_device.links import Links
 from xtcl.relations.pattern_rows import all_nodes
 from xtcl.relations.relation import Relation
-from xtcl.relations.sparse import holds
 from xtcl.sampling.listed import listed_pairs
 from xtcl.sampling.scored import NOBODY, Best, Scored
 from xtcl.sampling.shuffle import Shuffle, tie_keys
@@ -37,14 +37,14 @@ def listed_scores(
 
     Cost: O(b R cap log(b R cap)) a block of b nodes with R relations.
     """
+    banned = None if unwanted is None else Links.of(unwanted, rows.device)
     with rows.over(asked, all_nodes(rows.num_nodes)) as passing:
 
         def best(nodes: Tensor) -> Best:
             row, node, code = listed_pairs(passing, nodes)
             score = table[code]
-            if unwanted is not None:
-                pairs = (part.cpu().numpy() for part in (nodes, row, node))
-                wanted = torch.from_numpy(~holds(unwanted, *pairs)).to(rows.device)
+            if banned is not None:
+                wanted = ~banned.hold(nodes, row, node)
                 row, node, score = row[wanted], node[wanted], score[wanted]
             enough = score >= _least(row, score, len(nodes), number)[row]
             row, node, score = row[enough], node[enough], score[enough]

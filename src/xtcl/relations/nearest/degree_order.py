@@ -19,23 +19,26 @@ class DegreeOrder:
 
     def first(self, kinds: np.ndarray, length: np.ndarray) -> sp.csr_array:
         """For a node of each kind its `length` most similar nodes, equals in their order."""
-        data, nodes = [np.zeros(0, np.float32)], [np.zeros(0, np.int64)]
-        begin = np.zeros(len(kinds), dtype=np.int64)
-        offset = 0
-        for kind in np.unique(kinds[length > 0]):
-            row = kinds == kind
-            value, node = self._order(kind, int(length[row].max()))
-            data.append(value)
-            nodes.append(node)
-            begin[row] = offset
-            length = np.where(row, np.minimum(length, len(node)), length)
-            offset += len(node)
-        entry = ranges(begin, length)
+        length = np.minimum(length, len(self.members))
+        longest = np.zeros(len(self.table), dtype=np.int64)
+        np.maximum.at(longest, kinds, length)
+        begin, values, nodes = self.orders(longest)
+        entry = ranges(begin[kinds], length)
         start = np.concatenate([[0], np.cumsum(length)])
         shape = (len(kinds), len(self.members))
-        return sp.csr_array(
-            (np.concatenate(data)[entry], np.concatenate(nodes)[entry], start), shape=shape
-        )
+        return sp.csr_array((values[entry], nodes[entry], start), shape=shape)
+
+    def orders(self, length: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The first `length` [K] nodes for every kind, one kind after the other.
+
+        Where those of a kind begin [K], similarities and nodes.
+        """
+        values, nodes = [np.zeros(0, np.float32)], [np.zeros(0, np.int64)]
+        for kind in np.flatnonzero(length).tolist():
+            value, node = self._order(kind, int(length[kind]))
+            values.append(value)
+            nodes.append(node)
+        return np.cumsum(length) - length, np.concatenate(values), np.concatenate(nodes)
 
     def _order(self, kind: int, length: int) -> tuple[np.ndarray, np.ndarray]:
         value = self.table[kind]

@@ -12,6 +12,8 @@ from xtcl.relations.nearest.cut import Cut, best_of_lists
 from xtcl.relations.nearest.dense import of_whole_rows
 from xtcl.relations.nearest.groups import grouped
 from xtcl.relations.nearest.index import IndexSearch
+from xtcl.relations.nearest.on_device.groups import GroupLists
+from xtcl.relations.nearest.on_device.use import explores_on
 from xtcl.relations.nearest.parts import ranges, side_by_side
 from xtcl.relations.nearest.rows import Nearest, NearestRows
 from xtcl.relations.nearest.search import Search, blocked_search
@@ -49,11 +51,16 @@ class FactorRows:
         else:
             self.search = index = IndexSearch(self.groups.rows, cut.cap + 1)
             self.recall = index.recall
+        self.on_device: GroupLists | None = None
+        if explores_on(self.device):
+            self.on_device = GroupLists(self.groups, self.search, cut)
 
     def __call__(self, nodes: Tensor) -> NearestRows:
         """The above sets of `nodes`."""
+        if self.on_device is not None:
+            return self.on_device(nodes)
         asked = nodes.cpu().numpy()
-        which, back = np.unique(self.groups.group[asked], return_inverse=True)
+        which, back = np.unique(self.groups.group.cpu().numpy()[asked], return_inverse=True)
         values, places = (part.cpu().numpy() for part in self.search(torch.from_numpy(which)))
 
         def members(part: slice) -> sp.csr_array:
@@ -72,8 +79,9 @@ class FactorRows:
         number = self.cut.cap + 1
         row, column = np.nonzero(values)
         value, group = values[row, column], places[row, column]
-        length = np.minimum(np.diff(self.groups.start)[group], number)
-        nodes = self.groups.members[ranges(self.groups.start[group], length)]
+        start, everyone = self.groups.start.cpu().numpy(), self.groups.members.cpu().numpy()
+        length = np.minimum(np.diff(start)[group], number)
+        nodes = everyone[ranges(start[group], length)]
         total = np.bincount(row, weights=length, minlength=len(values)).astype(np.int64)
         lists = sp.csr_array(
             (np.repeat(value, length), nodes, np.concatenate([[0], np.cumsum(total)])),

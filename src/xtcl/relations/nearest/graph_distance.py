@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
 from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.nearest.cut import Cut
@@ -25,21 +26,26 @@ SEARCHES = 16
 """Searches for D, unless the relation says how many."""
 
 
-def nearest_by_distance(relation: GraphDistance, view: TrainingView, cut: Cut) -> Nearest:
-    """Exact. Cost: O(min(cap^2, E)) for a row, whatever the degrees."""
-    num_nodes = view.num_nodes
-    if relation.searches is None and cut.cap < num_nodes - 1:
+def similarity_of_steps(relation: GraphDistance, view: TrainingView, cut: Cut) -> Tensor:
+    """That of nodes 0, 1, ..., D steps away: float32 [D + 1]."""
+    if relation.searches is None and cut.cap < view.num_nodes - 1:
         relation = GraphDistance(searches=SEARCHES)
     diameter = relation.diameter(view)
     steps = torch.arange(diameter + 1, 0, -1, dtype=torch.float32, device=view.device)
-    similarity = (steps / diameter).cpu().numpy()
+    return steps / diameter
+
+
+def nearest_by_distance(relation: GraphDistance, view: TrainingView, cut: Cut) -> Nearest:
+    """Exact. Cost: O(min(cap^2, E)) for a row, whatever the degrees."""
+    num_nodes = view.num_nodes
+    similarity = similarity_of_steps(relation, view, cut).cpu().numpy()
     links = sp.csr_array(view.adjacency).sorted_indices()
     length = np.minimum(np.diff(links.indptr), cut.cap + 1)
 
     def explore(nodes: np.ndarray) -> sp.csr_array:
         frontier = np.arange(len(nodes)) * num_nodes + nodes  # row * V + node
         seen, distance = frontier, np.zeros(len(nodes), dtype=np.int64)
-        for step in range(1, diameter + 1):
+        for step in range(1, len(similarity)):
             row, node = np.divmod(frontier, num_nodes)
             neighbours = links.indices[ranges(links.indptr[node], length[node])]
             reached = _distinct(np.repeat(row, length[node]) * num_nodes + neighbours)
@@ -55,8 +61,12 @@ def nearest_by_distance(relation: GraphDistance, view: TrainingView, cut: Cut) -
         start = np.searchsorted(row, np.arange(len(nodes) + 1))
         return sp.csr_array((similarity[distance], node, start), shape=(len(nodes), num_nodes))
 
-    listed = min(cut.cap * (cut.cap + 1), links.nnz)
-    return in_parts(explore, np.full(num_nodes, listed), cut, view)
+    return in_parts(explore, np.full(num_nodes, most_steps(view, cut)), cut, view)
+
+
+def most_steps(view: TrainingView, cut: Cut) -> int:
+    """Neighbours that one search looks at together, at most."""
+    return min(cut.cap * (cut.cap + 1), view.adjacency.nnz)
 
 
 def _distinct(keys: np.ndarray) -> np.ndarray:

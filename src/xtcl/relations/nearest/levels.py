@@ -17,10 +17,14 @@ from xtcl.relations.nearest.cut import TINY, floors, rows_of
 from xtcl.relations.thresholds import rank_from_top
 
 
+def list_places(quantiles: Sequence[float], cap: int, num_nodes: int) -> list[int]:
+    """Which of a list, counted from the largest as 1, is the least above for each quantile."""
+    return [min(max(rank_from_top(q, num_nodes - 1), 1), cap) for q in quantiles]
+
+
 def list_thresholds(lists: sp.csr_array, quantiles: Sequence[float], cap: int) -> np.ndarray:
     """The least that is above in each row of `lists` [b, V], for each quantile: float32 [b, L]."""
-    others = lists.shape[1] - 1
-    places = [min(max(rank_from_top(q, others), 1), cap) for q in quantiles]
+    places = list_places(quantiles, cap, lists.shape[1])
     return np.stack([floors(lists, place) for place in places], axis=1)
 
 

@@ -24,6 +24,8 @@ from xtcl.relations.nearest.factors import nearest_by_factors
 from xtcl.relations.nearest.graph_distance import nearest_by_distance
 from xtcl.relations.nearest.jaccard import nearest_by_jaccard
 from xtcl.relations.nearest.link import nearest_by_link
+from xtcl.relations.nearest.on_device import graph_distance, jaccard, link, pagerank, topology
+from xtcl.relations.nearest.on_device.use import explores_on
 from xtcl.relations.nearest.pagerank import nearest_by_pagerank
 from xtcl.relations.nearest.rows import Nearest
 from xtcl.relations.nearest.topology import nearest_by_topology
@@ -33,10 +35,14 @@ from xtcl.relations.topology import Topology
 from xtcl.relations.view import LABELS, TrainingView
 
 Method = Callable[[Any, TrainingView, Cut, int | None], Nearest]
+SparseMethod = Callable[[Any, TrainingView, Cut], Nearest]
 
 
-def _sparse(method: Callable[[Any, TrainingView, Cut], Nearest]) -> Method:
-    return lambda relation, view, cut, index_past: method(relation, view, cut)
+def _sparse(on_cpu: SparseMethod, on_device: SparseMethod) -> Method:
+    def method(relation: Any, view: TrainingView, cut: Cut, index_past: int | None) -> Nearest:
+        return (on_device if explores_on(view.device) else on_cpu)(relation, view, cut)
+
+    return method
 
 
 def _own_factors(
@@ -63,11 +69,11 @@ FACTORS: dict[type[Relation], Callable[[Any, TrainingView, int, int | None], Ten
 """For relations that are cosines of factors: these, with what they are made of cut to the cap."""
 
 METHODS: dict[type[Relation], Method] = {
-    Link: _sparse(nearest_by_link),
-    PageRank: _sparse(nearest_by_pagerank),
-    Jaccard: _sparse(nearest_by_jaccard),
-    Topology: _sparse(nearest_by_topology),
-    GraphDistance: _sparse(nearest_by_distance),
+    Link: _sparse(nearest_by_link, link.nearest_by_link),
+    PageRank: _sparse(nearest_by_pagerank, pagerank.nearest_by_pagerank),
+    Jaccard: _sparse(nearest_by_jaccard, jaccard.nearest_by_jaccard),
+    Topology: _sparse(nearest_by_topology, topology.nearest_by_topology),
+    GraphDistance: _sparse(nearest_by_distance, graph_distance.nearest_by_distance),
     AttributeSimilarity: _of_attributes,
     AttributeDistribution: AttributeDistributionRows,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,11 +27,23 @@ class NearestRows(NamedTuple):
             torch.from_numpy(lists.data.astype(np.float32)).to(device),
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[NearestRows]) -> NearestRows:
+        """One part after the other, of one at least."""
+        if len(parts) == 1:
+            return parts[0]
+        length = torch.cat([part.start.diff() for part in parts])
+        return cls(
+            torch.nn.functional.pad(length.cumsum(0), (1, 0)),
+            torch.cat([part.nodes for part in parts]),
+            torch.cat([part.similarities for part in parts]),
+        )
+
     @property
     def rows(self) -> Tensor:
         """The place, among the nodes asked for, of the one whose list an entry is in: int64 [m]."""
         places = torch.arange(len(self.start) - 1, device=self.start.device)
-        return torch.repeat_interleave(places, self.start.diff())
+        return torch.repeat_interleave(places, self.start.diff(), output_size=len(self.nodes))
 
     def matrix(self, num_nodes: int) -> sp.csr_array:
         """As a sparse matrix [b, V]."""
