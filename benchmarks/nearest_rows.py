@@ -1,11 +1,13 @@
 """Seconds and peak memory of the nearest rows of each relation, on random graphs, and their growth.
 
     python benchmarks/nearest_rows.py [--sizes 4000,8000,...] [--cap 32] [--index-past N] [--json]
+                                      [--device cuda]
 
 A graph has 10 random links a node, 128 attributes in clusters, 8 classes and labels for a tenth of
 the nodes. Every measurement runs in a process of its own; its memory is the peak above what the
 process held when the graph was there. Seconds are those of one core, so that other work on the
-machine does not count; preparation does. Graph distance stops looking for D after 32 searches.
+machine does not count; preparation does. With a GPU it is the time that passes, and the memory is
+the GPU's. Graph distance stops looking for D after 32 searches.
 The attribute label distribution needs all nearest rows of the attribute distribution first, so its
 time is both; a fit shares them.
 """
@@ -18,6 +20,7 @@ import multiprocessing
 import resource
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -51,21 +54,25 @@ def random_view(count: int, seed: int = 0, links_a_node: int = 10) -> TrainingVi
     )
 
 
-def measure(name: str, count: int, cap: int, index_past: int | None, answer: Connection) -> None:
+def measure(
+    name: str, count: int, cap: int, index_past: int | None, device: str, answer: Connection
+) -> None:
     """Find the nearest rows of all nodes and send what it took."""
     torch.set_num_threads(1)
-    view = random_view(count)
+    view = replace(random_view(count), device=torch.device(device))
+    torch.zeros(1, device=device).sum().item()  # what a GPU needs once is not counted
     before = memory_held()
-    start = time.process_time()
+    clock = time.process_time if device == "cpu" else time.perf_counter
+    start = clock()
     relation = make_relation(name, **OPTIONS.get(name, {}))
     find = nearest(relation, view, 0.99, cap, index_past=index_past)
-    prepared = time.process_time() - start
+    prepared = clock() - start
     listed, alike = 0, 0.0
     for nodes in torch.split(torch.arange(count), BLOCK):
         found = find(nodes)
         listed, alike = listed + len(found.nodes), alike + float(found.similarities.sum())
-    took = time.process_time() - start
-    peak = most_memory() - before
+    took = clock() - start
+    peak = most_memory() - before if device == "cpu" else torch.cuda.max_memory_allocated()
     answer.send(
         {
             "relation": name,
@@ -132,12 +139,14 @@ def main() -> None:
     parser.add_argument("--relations", default=",".join(relation_names()))
     parser.add_argument("--cap", type=int, default=32)
     parser.add_argument("--index-past", type=int)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--json", action="store_true", help="print one JSON object a measurement")
     chosen = parser.parse_args()
     found = []
     for name in chosen.relations.split(","):
         for size in chosen.sizes.split(","):
-            found.append(in_own_process(measure, name, int(size), chosen.cap, chosen.index_past))
+            options = (chosen.cap, chosen.index_past, chosen.device)
+            found.append(in_own_process(measure, name, int(size), *options))
             if chosen.json:
                 print(json.dumps(found[-1]), flush=True)
     print(table(found))
