@@ -97,7 +97,7 @@ def test_are_what_numpy_finds_but_for_rounding(
     relation: Relation, shape: str, cap: int, device: str
 ) -> None:
     """Of pushes, which add up in another order, and of logarithms on another device."""
-    by_numpy, by_torch = both_ways(relation, make_view(300, 1, shape), 0.9, cap, device)
+    by_numpy, by_torch = both_ways(relation, make_view(150, 1, shape), 0.9, cap, device)
     for one, other in zip(by_numpy, by_torch, strict=True):
         values, others = (sorted(value for _, value in pairs) for pairs in (one, other))
         np.testing.assert_allclose(values, others, rtol=1e-6)
