@@ -8,7 +8,7 @@ Every fit runs in a process of its own with one thread, and seconds are those of
 are trained in mini-batches at every size (over the whole graph, steps would grow with it as well),
 for one epoch each: an epoch is a pass over all nodes, and how many there are is the
 recipe's, not the graph's. So `whole` is what was measured with the epochs of the recipe put in for
-the one. DIR gets `fit_growth.json` and `fit_growth.md` after each size.
+the one. DIR gets `fit_growth.json`, `.md`, `.png` and `.svg` after each size.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from xtcl.graph.datasets import block_model
 from xtcl.graph.node_split import node_split
 from xtcl.learning.batch_settings import BatchSettings
 from xtcl.progress import Advance, Progress
+from xtcl.report.pictures import PALETTE, picture
 from xtcl.tasks.recipe import Member
 from xtcl.tasks.registry import make_task
 
@@ -115,6 +116,22 @@ def table(found: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def draw(found: list[dict[str, Any]], folder: Path) -> None:
+    """Seconds against nodes, stage by stage, as PNG and SVG."""
+    with picture(folder, "fit_growth", 8.5, 4.5) as figure:
+        axes = figure.subplots()
+        sizes = [entry["nodes"] for entry in found]
+        for name, colour in zip(("whole", *STAGES), PALETTE, strict=False):
+            times = [entry[name] for entry in found]
+            label = f"{name}, an epoch" if name.endswith("encoder") else name
+            if len(found) > 2:
+                label += f": $V^{{{fit_growth(sizes, times).exponent:.2f}}}$"
+            axes.plot(sizes, times, "o-", color=colour, label=label)
+        axes.set(xscale="log", yscale="log", xlabel="nodes", ylabel="seconds of one core")
+        axes.set_title("A whole fit in top-k mode")
+        figure.legend(loc="outside right center", frameon=False)
+
+
 def main() -> None:
     """Measure, and write the figures after each size: the next one may take long."""
     parser = argparse.ArgumentParser(
@@ -133,6 +150,7 @@ def main() -> None:
         text = json.dumps(found, indent=1) + "\n"
         (chosen.out / "fit_growth.json").write_text(text, encoding="utf-8")
         (chosen.out / "fit_growth.md").write_text(table(found), encoding="utf-8")
+        draw(found, chosen.out)
     print(table(found))
 
 

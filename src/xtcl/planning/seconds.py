@@ -7,6 +7,8 @@ give beside what was measured: expect up to twice as much, or half.
 
 from __future__ import annotations
 
+import math
+
 from xtcl.learning.encoders.layered import Layered
 from xtcl.learning.mini_pass import step_rows
 from xtcl.planning.head_bytes import MOST_PAIRS
@@ -26,6 +28,8 @@ LABEL_PAIR = 1.5e-8
 """Exact mode: a pair of the pass that labels are spread by, beside half of its attributes."""
 SEARCHED = 4.0e-11
 """Top-k mode: an attribute of a pair that is searched through."""
+CENTRES = 25 * 64 * 16
+"""Top-k mode: rows that one is compared with to find the centres of an index, in 25 rounds."""
 LISTED = 2.2e-5
 """Top-k mode: a place of a node's nine lists."""
 PRODUCT, NUMBER, ARC = 3.6e-11, 6.5e-8, 1.5e-8
@@ -69,10 +73,14 @@ def _top_k(work: Workload) -> tuple[float, float]:
     cap = work.cap or 0
     index = work.recipe.sampler.index_past
     # An index looks into a sixteenth of its cells, or fewer.
-    looked = work.nodes if index is None or work.nodes <= index else work.nodes / 16
+    indexed = index is not None and work.nodes > index
+    looked = work.nodes / 16 if indexed else work.nodes
     search = SEARCHED * looked * (work.attributes + 16)
     row = LISTED * cap + search
     relations = work.queries * row
+    if indexed:  # attributes and labels, of two relations each
+        compared = work.nodes * (CENTRES + 4 * math.sqrt(work.nodes))
+        relations += SEARCHED * compared * 2 * (work.attributes + 32)
     if work.labelled:
         relations += work.nodes * search
     return relations, work.nodes * row
