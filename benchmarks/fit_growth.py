@@ -6,9 +6,9 @@
 Block models with ten links a node, 128 attributes, 8 classes, and a tenth of the nodes labelled.
 Every fit runs in a process of its own with one thread, and seconds are those of its core. Encoders
 are trained in mini-batches at every size (over the whole graph, steps would grow with it as well),
-for one epoch each: an epoch is a pass over all nodes, and how many there are is the
-recipe's, not the graph's. So `whole` is what was measured with the epochs of the recipe put in for
-the one. DIR gets `fit_growth.json`, `.md`, `.png` and `.svg` after each size.
+for one epoch each: an epoch is a pass over all nodes, or over those that are drawn for it, and how
+many there are is the recipe's, not the graph's. So `whole` is what was measured with the epochs of
+the recipe put in for the one. DIR gets `fit_growth.json`, `.md`, `.png` and `.svg` after each size.
 """
 
 from __future__ import annotations

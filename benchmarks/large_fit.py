@@ -1,6 +1,6 @@
 """A whole fit of a large graph in top-k mode: seconds and peak memory of every stage.
 
-    python benchmarks/large_fit.py [--nodes 100000] [--memory GB] [--cap 32] [--index-past 50000]
+    python benchmarks/large_fit.py [--nodes 100000] [--memory GB] [--cap 32] [--index-past 0]
         [--epochs 0] [--device cpu] [--positives-only]
 
 A block model with ten links a node, 128 attributes, 8 classes, and a tenth of the nodes labelled.

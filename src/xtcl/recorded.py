@@ -38,7 +38,9 @@ class Recorder:
         if generator is not None:
             graph.register_generator_state(generator)
         # Not `with torch.cuda.graph`: it would give all free memory back first.
-        graph.capture_begin(pool=self._last.pool() if self._last else None)
+        pool = self._last.pool() if self._last else None
+        # Threads of others, such as those that watch ranks, may go on with what they do.
+        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
             result = work()
         finally:

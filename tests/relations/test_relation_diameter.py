@@ -6,11 +6,18 @@ import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from dense import dense_adjacency
 from hypothesis import given
 from strategies import views
 
-from xtcl.relations.diameter import UNREACHED, hop_distances, largest_component_diameter
+from xtcl.relations.diameter import (
+    MOST_STEPS,
+    UNREACHED,
+    bounds_of_steps,
+    hop_distances,
+    largest_component_diameter,
+)
 from xtcl.relations.view import TrainingView
 
 
@@ -75,3 +82,15 @@ def test_few_searches_give_an_upper_bound(searches: int) -> None:
     bound = largest_component_diameter(adjacency_of(graph), searches)
     assert exact <= bound <= 2 * exact
     assert searches < 1000 or bound == exact
+
+
+def test_bounds_of_long_ways_do_not_overflow() -> None:
+    """On a path of as many nodes as a kernel can count steps, searched from both ends."""
+    most = MOST_STEPS - 1
+    place = np.arange(most + 1)
+    distances = np.stack([place, most - place])
+    steps = np.where(distances == 0, most, most - distances + 1).astype(np.int16)
+    nodes = torch.tensor([0, most])
+    lower, upper = bounds_of_steps(torch.from_numpy(steps.T.copy()), nodes, most)
+    assert np.array_equal(lower, np.maximum(place, most - place))
+    assert np.array_equal(upper, most + np.minimum(place, most - place))

@@ -34,6 +34,11 @@ def parabola(seed: int = 0) -> Parabola:
     return Parabola.around(design, RIDGE, chances, spectrum, kept.sum(dim=(1, 2)))
 
 
+def some_weights(seed: int = 1) -> Tensor:
+    noise = torch.Generator().manual_seed(seed)
+    return torch.randn(PROBLEMS, CLASSES - 1, COLUMNS + 1, dtype=torch.float64, generator=noise)
+
+
 def hessian(model: Parabola, problem: int) -> Tensor:
     """Of one problem, [(K - 1)(d + 1)] squared, row of data by row of data."""
     contrasts = model.design.contrasts
@@ -53,7 +58,7 @@ def to(model: Parabola, device: str) -> Parabola:
 
 def test_curvature_is_the_hessian() -> None:
     model = parabola()
-    v = torch.randn(PROBLEMS, CLASSES - 1, COLUMNS + 1, dtype=torch.float64)
+    v = some_weights()
     for problem in range(PROBLEMS):
         expected = hessian(model, problem) @ v[problem].flatten()
         torch.testing.assert_close(model.curvature(v)[problem].flatten(), expected)
@@ -64,7 +69,7 @@ def test_searches_of_one_design_find_the_lowest_point_of_each_parabola(device: s
     lowest = ParabolaSearch()
     for seed in range(3):
         model = parabola(seed)
-        right = torch.randn(PROBLEMS, CLASSES - 1, COLUMNS + 1, dtype=torch.float64)
+        right = some_weights(seed)
         fine = torch.full((PROBLEMS,), 1e-12, dtype=torch.float64)
         found = lowest(to(model, device), right.to(device), fine.to(device)).cpu()
         for problem in range(PROBLEMS):
@@ -75,7 +80,7 @@ def test_searches_of_one_design_find_the_lowest_point_of_each_parabola(device: s
 @pytest.mark.parametrize("device", DEVICES)
 def test_what_is_fine_already_stands_still_while_others_go_on(device: str) -> None:
     model = parabola()
-    right = torch.randn(PROBLEMS, CLASSES - 1, COLUMNS + 1, dtype=torch.float64)
+    right = some_weights()
     forcing = torch.tensor([1.0, 1e-12], dtype=torch.float64)
     found = ParabolaSearch()(to(model, device), right.to(device), forcing.to(device)).cpu()
     assert not found[0].any()
@@ -85,16 +90,15 @@ def test_what_is_fine_already_stands_still_while_others_go_on(device: str) -> No
 
 def test_a_coarse_search_ends_as_soon_as_its_residual_is_small_enough() -> None:
     model = parabola()
-    right = torch.randn(PROBLEMS, CLASSES - 1, COLUMNS + 1, dtype=torch.float64)
+    right = some_weights()
 
     def size(v: Tensor) -> Tensor:
         return (v * model.precondition(v)).sum(dim=(1, 2)).sqrt()
 
-    steps = []
+    left = []
     for share in (0.3, 1e-6):
         forcing = torch.full((PROBLEMS,), share, dtype=torch.float64)
         found = ParabolaSearch()(model, right, forcing)
-        left = size(right - model.curvature(found)) / size(right)
-        assert (left <= share).all()
-        steps.append(left)
-    assert (steps[0] > 1e-4).any()  # no finer than was asked for
+        left.append(size(right - model.curvature(found)) / size(right))
+        assert (left[-1] <= share).all()
+    assert (left[0] > 1e-4).any()  # no finer than was asked for

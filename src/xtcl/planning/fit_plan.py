@@ -91,6 +91,7 @@ class FitPlan:
             "batches": [
                 {
                     "anchors": member.training.anchors,
+                    "epoch_anchors": member.training.epoch_anchors,
                     "neighbours": member.training.batch.neighbours,
                     "embedding_block": member.training.batch.block,
                 }

@@ -13,20 +13,19 @@ from xtcl.relations.sparse import dense_rows, row_entries, to_device
 
 PATH = {"cpu": 96, "cuda": 24}
 """What walking a path of two steps costs on a device, in entries of a sparse product."""
-MAX_PATHS = 2**25
-"""Paths to walk at once, but for those of a single node: some 800 MB."""
+MAX_PATHS = 2**23
+"""Paths to walk at once, but for those of a single node: some 300 MB."""
 
 
 def common_neighbours(adjacency: sp.csr_array, device: torch.device) -> Callable[[Tensor], Tensor]:
     """Rows of A A, exact as float32 while degrees stay under 2^24.
 
-    Cost: O(b V), and of two ways the one that is shorter on the whole graph: the paths of two steps
-    from b nodes, or a product of O(b E).
+    Cost: O(b V), and of two ways the shorter one for b nodes: their paths of two steps, or a
+    product of O(b E).
     """
     links = to_device(adjacency, device)
     paths = adjacency @ np.diff(adjacency.indptr)
-    if PATH.get(device.type, 96) * paths.mean() > adjacency.nnz:
-        return lambda nodes: (links @ dense_rows(links, nodes).T).T
+    path = PATH.get(device.type, PATH["cpu"])
     start, end = links.crow_indices().long(), links.col_indices().long()
 
     def walk(nodes: Tensor) -> Tensor:
@@ -38,8 +37,10 @@ def common_neighbours(adjacency: sp.csr_array, device: torch.device) -> Callable
         return count
 
     def compute(nodes: Tensor) -> Tensor:
-        share = np.cumsum(paths[nodes.cpu().numpy()], dtype=np.int64) // MAX_PATHS
-        sizes = np.unique(share, return_counts=True)[1].tolist()
+        so_far = np.cumsum(paths[nodes.cpu().numpy()], dtype=np.int64)
+        if path * so_far[-1] > len(nodes) * adjacency.nnz:
+            return (links @ dense_rows(links, nodes).T).T
+        sizes = np.unique(so_far // MAX_PATHS, return_counts=True)[1].tolist()
         parts = [walk(part) for part in torch.split(nodes, sizes)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 

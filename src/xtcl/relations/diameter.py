@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from scipy.sparse.csgraph import breadth_first_order, connected_components
+from torch import Tensor
 
 from xtcl.ranks import Ranks, ranks
 from xtcl.relations.kernels.use import kernels_run_on
@@ -108,14 +109,19 @@ def _searches_of_a_gpu(
     def search(sources: np.ndarray) -> Bounds:
         nodes = torch.from_numpy(np.resize(sources, SEARCHES_OF_A_GPU)).to(device)
         steps = steps_within_reach(links.crow_indices(), links.col_indices(), nodes, most)
-        distance = most + 1 - steps
-        distance[nodes, torch.arange(len(nodes), device=device)] = 0
-        eccentricity = distance.amax(dim=0)
-        lower = torch.maximum(distance, eccentricity - distance).amax(dim=1)
-        upper = (eccentricity + distance).amin(dim=1)
-        return lower.cpu().numpy().astype(np.int64), upper.cpu().numpy().astype(np.int64)
+        return bounds_of_steps(steps, nodes, most)
 
     return search
+
+
+def bounds_of_steps(steps: Tensor, nodes: Tensor, most: int) -> Bounds:
+    """What searches from `nodes` prove, by the number of steps 1 .. `most` that reach: [V, n]."""
+    distance = most + 1 - steps.int()  # the sum of two may be more than a short number holds
+    distance[nodes, torch.arange(len(nodes), device=nodes.device)] = 0
+    eccentricity = distance.amax(dim=0)
+    lower = torch.maximum(distance, eccentricity - distance).amax(dim=1)
+    upper = (eccentricity + distance).amin(dim=1)
+    return lower.cpu().numpy().astype(np.int64), upper.cpu().numpy().astype(np.int64)
 
 
 def _highest(bounds: np.ndarray, number: int) -> np.ndarray:

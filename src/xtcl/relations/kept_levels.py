@@ -13,7 +13,8 @@ class KeptLevels:
 
     def __init__(self, rows: LevelRows, nodes: Tensor, num_nodes: int) -> None:
         self._rows = rows
-        self._place = torch.zeros(num_nodes, dtype=torch.int64, device=nodes.device)
+        # Other nodes have a place that is not there.
+        self._place = torch.full((num_nodes,), len(nodes), device=nodes.device)
         self._place[nodes] = torch.arange(len(nodes), device=nodes.device)
         self._levels = rows.levels(nodes)
 

@@ -34,7 +34,7 @@ class PatternRows:
         view: TrainingView,
         quantiles: Sequence[float],
         store: RelationStore | None = None,
-        kept: Mapping[Relation, LevelRows] | None = None,
+        kept: Mapping[str, LevelRows] | None = None,
     ) -> None:
         self.relations = tuple(relations)
         self.quantiles = tuple(quantiles)
@@ -44,7 +44,7 @@ class PatternRows:
         self.store = store
         self._computed = [ComputedLevels(relation, view, quantiles) for relation in self.relations]
         known = kept or {}
-        self.by_relation = [known.get(rows.relation, rows) for rows in self._computed]
+        self.by_relation = [known.get(rows.relation.name, rows) for rows in self._computed]
 
     def __call__(self, nodes: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield (similarities, levels), both [b, V], relation by relation."""
@@ -56,11 +56,11 @@ class PatternRows:
         for computed in self._computed:
             _ = computed.similarities
 
-    def kept(self, nodes: Tensor) -> dict[Relation, LevelRows]:
-        """Levels of `nodes`, for all views that differ in labels only."""
+    def kept(self, nodes: Tensor) -> dict[str, LevelRows]:
+        """Levels of `nodes` by relation, for all views that differ in labels only."""
         nodes = nodes.to(self.device)
         return {
-            rows.relation: KeptLevels(rows, nodes, self.num_nodes)
+            rows.relation.name: KeptLevels(rows, nodes, self.num_nodes)
             for rows in self._computed
             if rows.relation.label_free
         }

@@ -31,6 +31,11 @@ from xtcl.sampling.settings import SamplerSettings
 from xtcl.sampling.stumps import Stumps, sigmoid
 
 
+def tiles_are_tall(device: torch.device) -> bool:
+    """Whether rows of a fold would leave tiles of the device half empty."""
+    return device.type != "cpu"
+
+
 class XGSampler:
     """Boosted stumps over semantic relations, with weights shared by all nodes.
 
@@ -215,7 +220,7 @@ class XGSampler:
             self._rows = self._rows_of(self.view_)
         return self._rows
 
-    def _kept_levels(self, view: TrainingView, folds: Sequence[Fold]) -> dict[Relation, LevelRows]:
+    def _kept_levels(self, view: TrainingView, folds: Sequence[Fold]) -> dict[str, LevelRows]:
         """The levels of all folds' queries that do not hang on labels, for a GPU.
 
         It computes rows in tiles so high that those of a fold would be half empty. Only where one
@@ -225,7 +230,7 @@ class XGSampler:
         rows = self._rows_of(view)
         if (
             isinstance(rows, CappedRows)
-            or rows.device.type == "cpu"
+            or not tiles_are_tall(rows.device)
             or self.store is not None
             or ranks().number > 1
             or len(queries) > self._height(view)
@@ -238,7 +243,7 @@ class XGSampler:
             return {}
 
     def _rows_of(
-        self, view: TrainingView, kept: dict[Relation, LevelRows] | None = None
+        self, view: TrainingView, kept: dict[str, LevelRows] | None = None
     ) -> PatternRows | CappedRows:
         quantiles, cap = self.settings.quantiles, self.settings.cap
         if cap is None:

@@ -45,6 +45,8 @@ class LogisticHead:
     """Held-out log-likelihood of a row there, calibrated."""
     sureness_: float
     """What scores are multiplied by to be as sure as held-out rows say; nan where none were."""
+    rough_: bool = False
+    """Whether it is only good enough to be compared."""
 
     def predict(self, z: Rows) -> Codes:
         """The class code of each row; ties to the lower code."""
@@ -167,7 +169,7 @@ def fit_logistic(
     rows, codes, num_classes = problem.turned.coordinates, problem.codes, len(problem.classes)
     choice = choose_strength(rows, codes, num_classes, strengths, folds, seed)
     if rough and choice.near is not None:
-        return _head(problem, choice.near, choice)
+        return replace(_head(problem, choice.near, choice), rough_=True)
     (weights,) = solve_path(
         rows, codes, num_classes, [choice.strength], TOLERANCE, start=choice.near
     )
@@ -176,6 +178,8 @@ def fit_logistic(
 
 def finished(head: LogisticHead, embedding: Rows, labels: ArrayLike) -> LogisticHead:
     """The head that `fit_logistic` would have fitted, had it not been asked for a rough one."""
+    if not head.rough_:
+        return head
     (fit,) = logistic_path(
         embedding, labels, strengths=[head.strength_], normalise=head.normalise, start=head
     )

@@ -32,7 +32,7 @@ from xtcl.tasks.parabola import Parabola, ParabolaSearch
 NEWTON_STEPS = 200
 ROUGH_STEPS = 30  # in float32; up to C = 1e5, searches were seen to end before
 STALL = 1e-6  # relative error that is good enough where rounding ends the search
-EPS = torch.finfo(torch.float64).eps
+EPS, TINY = torch.finfo(torch.float64).eps, torch.finfo(torch.float64).tiny
 TOGETHER = 2**24  # numbers of all strengths' class scores that a GPU may have at once: 128 MiB
 COLUMNS = 256  # squared at a time: the squares of all rows would be one copy more of them
 
@@ -99,7 +99,8 @@ class _Problems(NamedTuple):
         design = self.rough if rough else self.exact
         rows_kept = self.kept.sum(dim=(1, 2)).to(design.rows)
         model = Parabola.around(design, self.ridge, state.probability, self.spectrum, rows_kept)
-        size = norm(state.gradient)[:, None, None]  # at unit length no square of it underflows
+        # At unit length no square of it underflows.
+        size = norm(state.gradient).clamp_min(TINY)[:, None, None]
         right = (-state.gradient / size).to(design.rows)
         return size * self.lowest(model, right, forcing.to(design.rows))
 

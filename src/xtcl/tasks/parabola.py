@@ -30,7 +30,7 @@ class Parabola(NamedTuple):
 
     design: Design
     ridge: Tensor
-    """[d + 1]"""
+    """[P, 1, d + 1], or [d + 1] for all"""
     probability: Tensor
     """[P, K, n], 0 for rows that a problem does not keep."""
     turn: Tensor

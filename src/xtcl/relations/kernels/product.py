@@ -123,7 +123,8 @@ def add_product_(
 
 def product(links: Links, values: Tensor) -> Tensor:
     """The product with `values` [V, D]."""
+    values = values.contiguous()
     found = torch.zeros_like(values)
     nobody = torch.full((values.shape[1],), -1, device=values.device)
-    add_product_(found, links, values.contiguous(), nobody, 0.0, 1.0, 0.0)
+    add_product_(found, links, values, nobody, 0.0, 1.0, 0.0)
     return found

@@ -46,13 +46,15 @@ class FactorRows:
         self.groups = grouped(unit_rows(factors))
         self.recall = 1.0
         self.search: Search
-        if index_past is None or len(self.groups.rows) <= index_past:
+        on_device = explores_on(self.device)
+        # An index searches on the CPU, where a GPU takes less time for all rows.
+        if index_past is None or on_device or len(self.groups.rows) <= index_past:
             self.search = blocked_search(self.groups.rows, cut.cap + 1)
         else:
             self.search = index = IndexSearch(self.groups.rows, cut.cap + 1)
             self.recall = index.recall
         self.on_device: GroupLists | None = None
-        if explores_on(self.device):
+        if on_device:
             self.on_device = GroupLists(self.groups, self.search, cut)
 
     def __call__(self, nodes: Tensor) -> NearestRows:
