@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from xtcl.learning.loss import Similarity, contrastive_loss
+from xtcl.learning.loss import FEW, Similarity, contrastive_loss
 from xtcl.learning.unit_rows import unit_rows
 
 SIMILARITIES: tuple[Similarity, ...] = ("cosine", "inner")
@@ -329,3 +329,20 @@ def test_unit_rows() -> None:
 def test_unit_rows_gradient() -> None:
     rows = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     assert torch.autograd.gradcheck(unit_rows, (rows.requires_grad_(),))
+
+
+def test_a_row_of_zeros_has_the_gradient_of_the_row_itself() -> None:
+    rows = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
+    sent = torch.tensor([[5.0, -7.0], [0.0, 25.0]])
+    torch.autograd.backward(unit_rows(rows), sent)
+    # (g - y (y . g)) / |x| with y = (0.6, 0.8), y . g = 20 and |x| = 5
+    torch.testing.assert_close(rows.grad, torch.tensor([[5.0, -7.0], [-2.4, 1.8]]))
+
+
+@pytest.mark.parametrize("places", [1, FEW, FEW + 1])
+def test_gradient_of_products_with_rows_of_their_own(places: int) -> None:
+    draw = torch.Generator().manual_seed(0)
+    z = torch.randn(6, 3, generator=draw, dtype=torch.float64).requires_grad_()
+    positives = torch.randint(-1, 6, (6, places), generator=draw)
+    own = torch.randint(6, (6, places), generator=draw)
+    assert torch.autograd.gradcheck(lambda z: contrastive_loss(z, positives, own), (z,))

@@ -33,6 +33,7 @@ RELATIONS: tuple[Relation, ...] = (
     AttributeLabelDistribution(quantile=0.5),
 )
 every_relation = pytest.mark.parametrize("relation", RELATIONS, ids=repr)
+devices = pytest.mark.parametrize("device", ["cpu", *["cuda"] * torch.cuda.is_available()])
 
 
 @every_relation
@@ -47,12 +48,16 @@ def test_rows_are_the_same_however_asked(
 
 
 @every_relation
+@devices
 @pytest.mark.parametrize("seed", range(2))
-def test_rows_of_several_tiles_are_the_same_however_asked(relation: Relation, seed: int) -> None:
-    view = make_view(150 + 7 * seed, seed, attributes=["counts", "signed"][seed])
+def test_rows_of_several_tiles_are_the_same_however_asked(
+    relation: Relation, device: str, seed: int
+) -> None:
+    made = make_view(150 + 7 * seed, seed, attributes=["counts", "signed"][seed])
+    view = dataclasses.replace(made, device=torch.device(device))
     rows = relation.on(view)
     everything = rows(torch.arange(view.num_nodes))
-    order = torch.from_numpy(np.random.default_rng(seed).permutation(view.num_nodes))
+    order = torch.from_numpy(np.random.default_rng(seed).permutation(view.num_nodes)).to(device)
     assert torch.equal(rows(order), everything[order])
     assert torch.equal(rows(order[:67]), everything[order[:67]])
     assert torch.equal(

@@ -5,24 +5,28 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from xtcl.learning.arcs import Links
 from xtcl.learning.link_dropout import LinkDropout
 from xtcl.learning.step_nodes import StepNodes
 
 
 class FullBatch:
-    """Every step embeds all nodes over links of its own, as `LinkDropout` leaves them."""
+    """Every step embeds all nodes over links of its own, as `LinkDropout` leaves them.
 
-    def __init__(self, x: Tensor, dropout: LinkDropout) -> None:
+    With `alike`, links that are left out keep their places: every step has the same shapes.
+    """
+
+    def __init__(self, x: Tensor, dropout: LinkDropout, *, alike: bool = False) -> None:
         self.x = x
-        self.dropout = dropout
-        self.links = dropout.edge_index
+        self.draw = dropout.in_place(len(x)) if alike else dropout.draw
+        self.links: Links = dropout.edge_index
 
     def next_epoch(self, generator: torch.Generator) -> None:
         """An epoch begins."""
 
     def next_step(self, generator: torch.Generator) -> None:
         """A step begins, before its nodes are drawn."""
-        self.links = self.dropout.draw(generator)
+        self.links = self.draw(generator)
 
     def embed(
         self, encoder: nn.Module, step: StepNodes, generator: torch.Generator

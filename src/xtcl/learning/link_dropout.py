@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
+
+from xtcl.learning.arcs import Arcs, Links
 
 
 class LinkDropout:
@@ -27,5 +31,16 @@ class LinkDropout:
         """The arcs of the links that stay."""
         if not self.share:
             return self.edge_index
+        return self.edge_index[:, ~self._left_out(generator)]
+
+    def in_place(self, num_nodes: int) -> Callable[[torch.Generator], Links]:
+        """Draws of the same links, whose arcs stay where they are: all have the same shape."""
+        if not self.share:
+            return self.draw
+        arcs = Arcs.of(self.edge_index, num_nodes)
+        ordered = LinkDropout(torch.stack([arcs.row, arcs.column]), self.share)
+        return lambda generator: arcs.without(ordered._left_out(generator))
+
+    def _left_out(self, generator: torch.Generator) -> Tensor:
         chance = torch.rand(self._count, generator=generator, device=self._link.device)
-        return self.edge_index[:, (chance >= self.share)[self._link]]
+        return (chance < self.share)[self._link]

@@ -14,10 +14,11 @@ Task-Aware Contrastive Loss", 2024.
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812
 
 from xtcl.learning.unit_rows import unit_rows
@@ -97,10 +98,31 @@ def contrastive_loss(
 def _products(query: Tensor, z: Tensor, nodes: Tensor) -> Tensor:
     """The inner products of every row of `query` [n, h] with the rows `nodes` [n, B] of z."""
     if not z.is_cpu or not 0 < nodes.shape[1] <= FEW:
-        return torch.einsum("nh,nbh->nb", query, _rows(z, nodes))
+        products: Tensor = _RowProducts.apply(query, _rows(z, nodes))  # type: ignore[no-untyped-call]
+        return products
     # On a CPU one column after the other stays in its cache, and is three times as fast.
     columns = [(query * _rows(z, column)).sum(dim=1) for column in nodes.unbind(dim=1)]
     return torch.stack(columns, dim=1)
+
+
+class _RowProducts(torch.autograd.Function):
+    """Inner products [n, B] of every row of [n, h] with B rows of its own, [n, B, h].
+
+    The gradient of those is a product of numbers, which torch makes into n products of matrices
+    that take a GPU several times as long.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, rows: Tensor) -> Tensor:
+        ctx.save_for_backward(query, rows)
+        return torch.einsum("nh,nbh->nb", query, rows)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        query, rows = ctx.saved_tensors
+        of_query = torch.einsum("nb,nbh->nh", gradient, rows)
+        return of_query, gradient[:, :, None] * query[:, None]
 
 
 def _rows(z: Tensor, nodes: Tensor) -> Tensor:

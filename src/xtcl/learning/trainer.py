@@ -142,13 +142,17 @@ def train(
     device = x.device
     sources = [source.to(device) for source in sources]
     dropout = LinkDropout(edge_index, settings.link_dropout)
-    neighbours = settings.batch.neighbours
-    passes = FullBatch(x, dropout) if neighbours is None else MiniBatch(x, dropout, neighbours)
     losses: list[float] = []
     on_gpu = device.type == "cuda"
     apart = own_stream(device) if on_gpu else nullcontext()
     with apart, seeded(seed, device) as generator, rough_products():
         encoder = make_encoder().to(device)
+        repeats = on_gpu and loss is None and _always_alike(encoder, settings)
+        passes: FullBatch | MiniBatch
+        if settings.batch.neighbours is None:
+            passes = FullBatch(x, dropout, alike=repeats)
+        else:
+            passes = MiniBatch(x, dropout, settings.batch.neighbours)
         optimiser = torch.optim.Adam(
             encoder.parameters(),
             lr=settings.learning_rate,
@@ -185,7 +189,6 @@ def train(
             optimiser.step()
             return value
 
-        repeats = on_gpu and loss is None and _always_alike(encoder, settings)
         take = RepeatedStep(step, generator) if repeats else step
         while len(losses) < settings.epochs:
             passes.next_epoch(generator)
@@ -209,7 +212,7 @@ def train(
 
 def _always_alike(encoder: nn.Module, settings: TrainingSettings) -> bool:
     """Whether every step launches the same work, whatever was drawn."""
-    whole = settings.batch.neighbours is None and not settings.link_dropout
+    whole = settings.batch.neighbours is None
     return whole and isinstance(encoder, GCNEncoder) and ranks().number == 1
 
 

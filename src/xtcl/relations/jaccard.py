@@ -40,6 +40,7 @@ class Jaccard(Relation):
     name: ClassVar[str] = "jaccard"
     title: ClassVar[str] = "Jaccard Sim."
     reads: ClassVar[frozenset[str]] = frozenset({LINKS})
+    row_by_row: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.hops < 1:

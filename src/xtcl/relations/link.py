@@ -45,6 +45,7 @@ class Link(Relation):
     name: ClassVar[str] = "link"
     title: ClassVar[str] = "Link"
     reads: ClassVar[frozenset[str]] = frozenset({LINKS})
+    row_by_row: ClassVar[bool] = True
 
     def prepare(self, view: TrainingView) -> Rows:
         """Normalise the adjacency once; a row is one of its rows."""

@@ -34,14 +34,14 @@ def to_device(matrix: sp.csr_array, device: torch.device) -> Tensor:
     """
     matrix = sp.csr_array(matrix)
     short = device.type != "cpu" and max(matrix.nnz, *matrix.shape) < 2**31
-    index = np.int32 if short else np.int64
+    index = torch.int32 if short else torch.int64
     if not matrix.has_sorted_indices:  # as torch wants them; products of sparse matrices do not
         matrix = matrix.sorted_indices()
     with quiet_sparse():
         return torch.sparse_csr_tensor(
-            torch.from_numpy(np.array(matrix.indptr, dtype=index)),
-            torch.from_numpy(np.array(matrix.indices, dtype=index)),
-            torch.from_numpy(np.array(matrix.data, dtype=np.float32)),
+            torch.tensor(matrix.indptr, dtype=index),
+            torch.tensor(matrix.indices, dtype=index),
+            torch.tensor(matrix.data, dtype=torch.float32),
             size=matrix.shape,
             device=device,
             check_invariants=True,
@@ -66,12 +66,21 @@ def holds(
 ) -> np.ndarray:
     """Which pairs (nodes[row], partner) are entries of a matrix with V columns: bool [m].
 
-    Cost: O(m log n) for n entries in the rows `nodes`, and O(n) memory.
+    Cost: O(n log m) for n entries in the rows `nodes` where pairs come row by row and rising, which
+    are mostly many for an entry; else O(m log n).
     """
     rows = matrix[nodes]
     place = np.repeat(np.arange(len(nodes)), np.diff(rows.indptr))
-    entries = np.sort(place * matrix.shape[1] + rows.indices)
-    return is_among(row * matrix.shape[1] + partner, entries)
+    entries = place * matrix.shape[1] + rows.indices
+    keys = row * matrix.shape[1] + partner
+    if not (keys[1:] > keys[:-1]).all():
+        return is_among(keys, np.sort(entries))
+    held = np.zeros(len(keys), dtype=bool)
+    found = np.searchsorted(keys, entries)
+    inside = found < len(keys)
+    found, entries = found[inside], entries[inside]
+    held[found[keys[found] == entries]] = True
+    return held
 
 
 def dense_rows(matrix: Tensor, nodes: Tensor) -> Tensor:

@@ -60,6 +60,7 @@ class Topology(Relation):
     name: ClassVar[str] = "topology"
     title: ClassVar[str] = "Topology Sim."
     reads: ClassVar[frozenset[str]] = frozenset({LINKS})
+    row_by_row: ClassVar[bool] = True
 
     def without_overlap(self, view: TrainingView) -> tuple[Tensor, Tensor, Tensor]:
         """The degrees that occur [K], which each node has [V], and s of nodes that share nothing.

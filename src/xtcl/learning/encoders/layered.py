@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
+from xtcl.learning.arcs import Links
 from xtcl.learning.block import Block
 from xtcl.learning.encoders.smoothed import SmoothedAttributes
 
@@ -35,16 +36,16 @@ class Layered(nn.Module, ABC):
         return sum(self.looks)
 
     @abstractmethod
-    def layer(self, number: int, h: Tensor, links: Tensor | Block) -> Tensor:
+    def layer(self, number: int, h: Tensor, links: Links | Block) -> Tensor:
         """What layer `number` makes of the rows `h`.
 
-        `links` is the `edge_index` of all nodes, or a block: `h` then has the rows of its sources,
+        `links` are those of all nodes, or a block: `h` then has the rows of its sources,
         and the result those of its targets. A layer that does not look does not read it.
         """
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def forward(self, x: Tensor, links: Links) -> Tensor:
         """Embeddings [V, width]."""
-        h: Tensor = self.smoothed(x, edge_index)
+        h: Tensor = self.smoothed(x, links)
         for number in range(len(self.looks)):
-            h = self.layer(number, h, edge_index)
+            h = self.layer(number, h, links)
         return h

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from xtcl.errors import UsageError
-from xtcl.learning.arcs import Arcs
+from xtcl.learning.arcs import Arcs, Links, known_by
 from xtcl.learning.encoders.remembered import Remembered
 from xtcl.learning.sparse_product import sparse_product
 from xtcl.relations.sparse import quiet_sparse
@@ -36,12 +36,12 @@ class Propagation(nn.Module):
         self.restart = restart
         self._matrix: Remembered[_Smoothing] = Remembered() if like is None else like._matrix
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Smooth `x` over the links `edge_index`, which holds both directions of each."""
+    def forward(self, x: Tensor, links: Links) -> Tensor:
+        """Smooth `x` over the links, which are there in both directions."""
         if self.hops == 0:
             return x
         smoothing = self._matrix.get(
-            lambda: _Smoothing.over(edge_index, len(x), x.dtype), (edge_index,), (len(x), x.dtype)
+            lambda: _Smoothing.over(links, len(x), x.dtype), (known_by(links),), (len(x), x.dtype)
         )
         h = x
         for _ in range(self.hops):
@@ -60,14 +60,15 @@ class _Smoothing(NamedTuple):
     """[V, 1]"""
 
     @classmethod
-    def over(cls, edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> _Smoothing:
+    def over(cls, links: Links, num_nodes: int, dtype: torch.dtype) -> _Smoothing:
         """From links in both directions: O(E), where they are in the order of their rows."""
-        row, column, degree, start = Arcs.of(edge_index, num_nodes)
+        arcs = links if isinstance(links, Arcs) else Arcs.of(links, num_nodes)
+        row, column, degree, start = arcs
         root = (degree + 1).to(dtype).rsqrt()
-        size = (num_nodes, num_nodes)
+        weight = (root[row] * root[column]).masked_fill_(row == column, 0.0)
         with quiet_sparse():
-            links = torch.sparse_csr_tensor(start, column, root[row] * root[column], size=size)
-        return cls(links, root.square()[:, None])
+            matrix = torch.sparse_csr_tensor(start, column, weight, size=(num_nodes, num_nodes))
+        return cls(matrix, root.square()[:, None])
 
     def once(self, h: Tensor) -> Tensor:
         """One step."""

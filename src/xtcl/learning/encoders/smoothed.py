@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from xtcl.learning.arcs import Links, known_by
 from xtcl.learning.encoders.propagation import Propagation
 from xtcl.learning.encoders.remembered import Remembered
 from xtcl.learning.unit_rows import unit_rows
@@ -18,16 +19,16 @@ class SmoothedAttributes(nn.Module):
         self.propagation = Propagation(hops, restart)
         self._result: Remembered[Tensor] = Remembered()
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def forward(self, x: Tensor, links: Links) -> Tensor:
         """The smoothed rows [V, D]; computed again only when x or the links change.
 
         With x that wants a gradient the result belongs to one pass, and is computed in each.
         """
 
         def compute() -> Tensor:
-            return unit_rows(self.propagation(x, edge_index))
+            return unit_rows(self.propagation(x, links))
 
         if x.requires_grad and torch.is_grad_enabled():
             return compute()
         with torch.no_grad():
-            return self._result.get(compute, (x, edge_index))
+            return self._result.get(compute, (x, known_by(links)))
