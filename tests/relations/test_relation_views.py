@@ -18,6 +18,7 @@ from xtcl.relations.block_height import CPU_BLOCK, GPU_BLOCK, block_height
 from xtcl.relations.pattern_rows import usable
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import tile_rows
+from xtcl.relations.sparse import dense_on
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
 
 
@@ -149,3 +150,15 @@ def test_what_depends_on_attributes_alone_outlasts_hidden_links() -> None:
     assert by_links.on(less).compute is not by_links.on(view).compute
     by_attributes = AttributeSimilarity()
     assert by_attributes.on(less).compute is by_attributes.on(view).compute
+
+
+@pytest.mark.parametrize("device", ["cpu", *["cuda"] * torch.cuda.is_available()])
+def test_a_matrix_gets_its_zeros(device: str) -> None:
+    twice = sp.csr_array((np.array([1.0, 2.0, 4.0]), np.array([1, 1, 0]), np.array([0, 2, 2, 3])))
+    unsorted = sp.csr_array((np.array([1.0, 2.0]), np.array([1, 0]), np.array([0, 2])))
+    for matrix in (twice, unsorted, sp.csr_array((2, 3)), np.arange(6).reshape(2, 3)):
+        dense = dense_on(matrix, torch.device(device))
+        expected = matrix.toarray() if sp.issparse(matrix) else matrix
+        assert dense.dtype == torch.float32
+        assert dense.device.type == device
+        np.testing.assert_array_equal(dense.cpu().numpy(), expected)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from xtcl.graph.graph import Graph
 from xtcl.learning.unit_rows import unit_rows
+from xtcl.relations.sparse import dense_on
 
 RANDOM_FEATURES = 256
 
@@ -21,8 +22,7 @@ def encoder_inputs(graph: Graph, device: torch.device) -> tuple[Tensor, Tensor]:
     the same graph always gets the same.
     """
     if graph.has_attributes:
-        known = graph.attributes
-        x = torch.from_numpy(known.copy() if isinstance(known, np.ndarray) else known.toarray())
+        x = dense_on(graph.attributes, device)
     else:
         generator = torch.Generator().manual_seed(0)
         x = torch.randn(graph.num_nodes, RANDOM_FEATURES, generator=generator)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from xtcl.graph.graph import Graph
+from xtcl.relations.sparse import dense_on
 
 T = TypeVar("T")
 Attributes = np.ndarray | sp.csr_array
@@ -128,10 +129,8 @@ class TrainingView:
 
     def dense_attributes(self) -> Tensor:
         """The attributes as a float32 matrix on the device."""
-
-        def compute() -> Tensor:
-            x = self.attributes
-            dense = x.toarray() if sp.issparse(x) else np.asarray(x)
-            return torch.tensor(dense, dtype=torch.float32, device=self.device)
-
-        return self.once("dense attributes", compute, frozenset({ATTRIBUTES}))
+        return self.once(
+            "dense attributes",
+            lambda: dense_on(self.attributes, self.device),
+            frozenset({ATTRIBUTES}),
+        )
