@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from xtcl.tasks.metrics import (
     accuracy,
     auc,
     average_precision,
+    device_auc,
     hits_at_k,
     link_metrics,
     log_loss,
@@ -66,6 +68,7 @@ def macro_f1_by_loops(true: list[int], predicted: list[int]) -> float:
 @given(scores, scores)
 def test_auc_and_average_precision_count_pairs(pos: list[float], neg: list[float]) -> None:
     assert auc(pos, neg) == pytest.approx(auc_by_loops(pos, neg))
+    assert device_auc(torch.tensor(pos), torch.tensor(neg)) == auc(pos, neg)
     assert average_precision(pos, neg) == pytest.approx(average_precision_by_loops(pos, neg))
 
 

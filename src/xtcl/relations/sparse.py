@@ -49,14 +49,10 @@ def to_device(matrix: sp.csr_array, device: torch.device) -> Tensor:
 
 
 def dense_on(matrix: np.ndarray | sp.csr_array, device: torch.device) -> Tensor:
-    """A matrix with all its zeros, float32; a GPU writes them itself."""
-    if not sp.issparse(matrix):
-        return torch.tensor(matrix, dtype=torch.float32, device=device)
-    if device.type == "cpu":
-        return torch.from_numpy(matrix.toarray()).to(torch.float32)
-    single = sp.csr_array(matrix, copy=not matrix.has_canonical_format)
-    single.sum_duplicates()
-    return to_device(single, device).to_dense()
+    """A matrix with all its zeros, float32."""
+    if sp.issparse(matrix):
+        return torch.from_numpy(matrix.toarray()).to(device, torch.float32)
+    return torch.tensor(matrix, dtype=torch.float32, device=device)
 
 
 def row_entries(start: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:

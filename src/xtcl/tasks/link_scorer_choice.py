@@ -12,7 +12,7 @@ from xtcl.graph.graph import Graph
 from xtcl.learning.unit_rows import unit_rows
 from xtcl.learning.watch import Judge
 from xtcl.tasks.link_head import KINDS, LinkHead, fit_link_head
-from xtcl.tasks.metrics import auc
+from xtcl.tasks.metrics import auc, device_auc
 from xtcl.tasks.rows import Rows, checked_rows
 from xtcl.tasks.training_side import TrainingSide
 
@@ -53,7 +53,7 @@ def cosine_judge(links: HiddenLinks, device: torch.device) -> Judge:
 
     def judge(embedding: Tensor) -> float:
         rows = unit_rows(embedding)
-        return auc(*((rows[u] * rows[v]).sum(dim=1).cpu().numpy() for u, v in sides))
+        return device_auc(*((rows[u] * rows[v]).sum(dim=1) for u, v in sides))
 
     return judge
 

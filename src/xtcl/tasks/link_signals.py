@@ -98,7 +98,12 @@ class SignalHead:
         mean, spread = found.mean(axis=0), found.std(axis=0)
         spread[spread == 0] = 1.0
         head = fit_logistic(
-            (found - mean) / spread, labels, folds=LINK_FOLDS, seed=seed, normalise=False
+            (found - mean) / spread,
+            labels,
+            folds=LINK_FOLDS,
+            seed=seed,
+            normalise=False,
+            device=fitted.embedding.device,
         )
         weight, bias = collapsed(head)
         return cls(
