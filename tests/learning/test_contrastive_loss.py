@@ -346,3 +346,13 @@ def test_gradient_of_products_with_rows_of_their_own(places: int) -> None:
     positives = torch.randint(-1, 6, (6, places), generator=draw)
     own = torch.randint(6, (6, places), generator=draw)
     assert torch.autograd.gradcheck(lambda z: contrastive_loss(z, positives, own), (z,))
+
+
+def test_products_under_autocast_have_a_gradient() -> None:
+    z = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    own = torch.randint(6, (6, FEW + 1), generator=torch.Generator().manual_seed(1))
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = contrastive_loss(z, own, own)
+    torch.autograd.backward(loss)
+    assert z.grad is not None
+    assert z.grad.isfinite().all()

@@ -15,7 +15,11 @@ from hypothesis import strategies as st
 from small_training import CPU, interrupting, planted, run
 from torch import Tensor
 
+from xtcl.learning import trainer
+from xtcl.learning.batch_settings import BatchSettings
 from xtcl.learning.checkpoint import Checkpoints
+from xtcl.learning.encoders.gat import GATEncoder
+from xtcl.learning.encoders.gcn import GCNEncoder
 from xtcl.learning.encoders.registry import encoder_maker
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.learning.loss import contrastive_loss
@@ -176,3 +180,15 @@ def test_a_finished_training_is_not_done_again(tmp_path: Path) -> None:
     assert seen.losses == []
     assert torch.equal(first.embedding, again.embedding)
     assert first.losses == again.losses
+
+
+def test_only_steps_that_are_surely_alike_are_replayed() -> None:
+    class Own(GCNEncoder):
+        """Might do anything with its links."""
+
+    whole = TrainingSettings(link_dropout=0.5)
+    batches = TrainingSettings(batch=BatchSettings(neighbours=(5, 5)))
+    assert trainer._always_alike(GCNEncoder(3, 4), whole)
+    assert not trainer._always_alike(Own(3, 4), whole)
+    assert not trainer._always_alike(GATEncoder(3, 8), whole)
+    assert not trainer._always_alike(GCNEncoder(3, 4), batches)

@@ -14,6 +14,8 @@ from strategies import make_graph, make_view, views
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from xtcl.relations import common_neighbours
+from xtcl.relations import relation as relation_module
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
 from xtcl.relations.factors import cosine_rows
@@ -51,8 +53,11 @@ def test_rows_are_the_same_however_asked(
 @devices
 @pytest.mark.parametrize("seed", range(2))
 def test_rows_of_several_tiles_are_the_same_however_asked(
-    relation: Relation, device: str, seed: int
+    relation: Relation, device: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(relation_module, "tile_rows", lambda device: 64)
+    monkeypatch.setattr(relation_module, "AT_ONCE", 100 * 150)
+    monkeypatch.setattr(common_neighbours, "MAX_PATHS", 500)
     made = make_view(150 + 7 * seed, seed, attributes=["counts", "signed"][seed])
     view = dataclasses.replace(made, device=torch.device(device))
     rows = relation.on(view)

@@ -42,7 +42,7 @@ class Arcs(NamedTuple):
 
 
 Links = Tensor | Arcs
-"""Links of a graph as encoders get them: `edge_index`, or arcs where steps must be alike."""
+"""Links of a graph as encoders get them: `edge_index`, or arcs where shapes must stay."""
 
 
 def edge_index_of(links: Links) -> Tensor:
@@ -52,6 +52,6 @@ def edge_index_of(links: Links) -> Tensor:
     return links
 
 
-def known_by(links: Links) -> Tensor:
+def identity_of(links: Links) -> Tensor:
     """The tensor that no other links have."""
     return links.column if isinstance(links, Arcs) else links

@@ -13,12 +13,12 @@ from xtcl.learning.step_nodes import StepNodes
 class FullBatch:
     """Every step embeds all nodes over links of its own, as `LinkDropout` leaves them.
 
-    With `alike`, links that are left out keep their places: every step has the same shapes.
+    With `same_shapes`, links that are left out keep their places.
     """
 
-    def __init__(self, x: Tensor, dropout: LinkDropout, *, alike: bool = False) -> None:
+    def __init__(self, x: Tensor, dropout: LinkDropout, *, same_shapes: bool = False) -> None:
         self.x = x
-        self.draw = dropout.in_place(len(x)) if alike else dropout.draw
+        self.draw = dropout.in_place(len(x)) if same_shapes else dropout.draw
         self.links: Links = dropout.edge_index
 
     def next_epoch(self, generator: torch.Generator) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -21,11 +22,14 @@ class LinkDropout:
         """`edge_index` [2, n] holds both directions of every link."""
         self.edge_index = edge_index
         self.share = share
-        if share:
-            low, high = edge_index.amin(dim=0), edge_index.amax(dim=0)
-            size = int(high.max()) + 1 if len(high) else 1
-            keys, self._link = torch.unique(low * size + high, return_inverse=True)
-            self._count = len(keys)
+
+    @cached_property
+    def _links(self) -> tuple[Tensor, int]:
+        """The number of every arc's link, the same for both directions, and how many there are."""
+        low, high = self.edge_index.amin(dim=0), self.edge_index.amax(dim=0)
+        size = int(high.max()) + 1 if len(high) else 1
+        keys, link = torch.unique(low * size + high, return_inverse=True)
+        return link, len(keys)
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """The arcs of the links that stay."""
@@ -42,5 +46,6 @@ class LinkDropout:
         return lambda generator: arcs.without(ordered._left_out(generator))
 
     def _left_out(self, generator: torch.Generator) -> Tensor:
-        chance = torch.rand(self._count, generator=generator, device=self._link.device)
-        return (chance < self.share)[self._link]
+        link, count = self._links
+        chance = torch.rand(count, generator=generator, device=link.device)
+        return (chance < self.share)[link]

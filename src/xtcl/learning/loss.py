@@ -121,6 +121,7 @@ class _RowProducts(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         query, rows = ctx.saved_tensors
+        gradient = gradient.to(rows.dtype)  # under autocast it is shorter
         of_query = torch.einsum("nb,nbh->nh", gradient, rows)
         return of_query, gradient[:, :, None] * query[:, None]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,6 +42,11 @@ class PositiveSource:
             self.start.to(device), self.members.to(device), self.draws, self.weight
         )
 
+    @cached_property
+    def widest(self) -> int:
+        """The length of the longest list; asked for once, since a recorded step must not wait."""
+        return int(self.start.diff().max())
+
     def draw(self, nodes: Tensor, generator: torch.Generator) -> Tensor:
         """`draws` members for each of `nodes`, with replacement, -1 for a node without any.
 
@@ -49,8 +55,7 @@ class PositiveSource:
         first = self.start[nodes, None]
         length = self.start[nodes + 1, None] - first
         if self.draws is None:
-            widest = int((self.start[1:] - self.start[:-1]).max())
-            place = torch.arange(widest, device=nodes.device).expand(len(nodes), widest)
+            place = torch.arange(self.widest, device=nodes.device).expand(len(nodes), -1)
         else:
             chance = torch.rand(len(nodes), self.draws, generator=generator, device=nodes.device)
             place = (chance * length).long().minimum((length - 1).clamp_min(0))

@@ -14,7 +14,7 @@ def unit_rows(rows: Tensor) -> Tensor:
 
     `torch.nn.functional.normalize` divides a row of zeros, and with it the gradient that goes
     there, by 1e-12: one such node spoils Adam's running square of the gradient for thousands of
-    steps. Here that gradient is the one of the row itself.
+    steps. Here that gradient is the one of the row itself. Differentiable once, not twice.
     """
     units: Tensor = _UnitRows.apply(rows)  # type: ignore[no-untyped-call]
     return units

@@ -6,7 +6,7 @@ import torch
 
 from xtcl.relations.relation import tile_rows
 
-CPU_BLOCK, GPU_BLOCK = 64 * 2**20, 512 * 2**20
+CPU_BLOCK, GPU_BLOCK = 64 * 2**20, 256 * 2**20
 """Bytes of an array of a block. Every step of a GPU costs some microseconds, whatever its size."""
 
 

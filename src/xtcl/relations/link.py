@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from torch import Tensor
 
 from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.sparse import dense_rows, to_device
+from xtcl.relations.sparse import dense_rows, scaled, to_device
 from xtcl.relations.view import LINKS, TrainingView
 
 
@@ -18,8 +18,7 @@ def normalised_adjacency(adjacency: sp.csr_array) -> sp.csr_array:
     r""":math:`\hat A = \tilde D^{-1/2} (A + I) \tilde D^{-1/2}`, with :math:`\tilde D` of A + I."""
     with_loops = sp.csr_array(adjacency + sp.eye_array(adjacency.shape[0], dtype=np.float32))
     scale = 1.0 / np.sqrt(np.asarray(with_loops.sum(axis=1), dtype=np.float64))
-    scaled = sp.diags_array(scale) @ with_loops @ sp.diags_array(scale)
-    return sp.csr_array(scaled).astype(np.float32)
+    return scaled(with_loops, scale, scale).astype(np.float32)
 
 
 @dataclass(frozen=True)

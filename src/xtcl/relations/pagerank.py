@@ -15,7 +15,7 @@ from torch import Tensor
 from xtcl.errors import UsageError
 from xtcl.relations.kernels.use import kernels_run_on
 from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.sparse import to_device
+from xtcl.relations.sparse import scaled, to_device
 from xtcl.relations.view import LINKS, TrainingView
 
 TOLERANCE = 1e-8
@@ -62,8 +62,8 @@ class PageRank(Relation):
         """Scale the adjacency symmetrically once; a block of rows is one block of right sides."""
         degree = np.maximum(np.asarray(view.adjacency.sum(axis=1), dtype=np.float64), 1.0)
         root = np.sqrt(degree)
-        symmetric = sp.diags_array(self.alpha / root) @ view.adjacency @ sp.diags_array(1.0 / root)
-        solve = self._solver(sp.csr_array(symmetric).astype(np.float32), view.device)
+        symmetric = scaled(view.adjacency, self.alpha / root, 1.0 / root)
+        solve = self._solver(symmetric.astype(np.float32), view.device)
         scale = torch.tensor(root, dtype=torch.float32, device=view.device)
 
         def compute(nodes: Tensor) -> Tensor:

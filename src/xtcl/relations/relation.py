@@ -16,6 +16,9 @@ from xtcl.relations.view import LABELS, TrainingView
 Rows = Callable[[Tensor], Tensor]
 """Takes node indices [b], gives their similarities to all nodes, float32 [b, V]."""
 
+AT_ONCE = 2**26
+"""Pairs of one call on a GPU, where rows are made one by one: 256 MB of similarities."""
+
 TOLERANCE = 1e-6
 """How far rounding may carry a similarity above 1; it is then cut to 1."""
 
@@ -71,11 +74,12 @@ class SimilarityRows:
     A matrix product may round differently when its shape changes, and a last bit decides whether a
     pair at the threshold is above it. So every call of `compute` gets the same number of nodes, the
     last tile filled up with repetitions, and a row comes out the same whatever it is asked with.
-    Where it would anyway, because it is made `row_by_row`, a GPU makes all rows at once: a call
-    costs it some hundred microseconds, however few rows it makes.
+    Where it would anyway, because it is made `row_by_row`, a GPU makes many more in a call, which
+    costs it some hundred microseconds however few they are.
 
-    Every tile is checked for its kind and shape; that of a `foreign` relation, which is not one of
-    ours, also for its values, since a similarity outside [0, 1] would go wrong without a word.
+    What a call gives is checked for its kind and shape; that of a `foreign` relation, which is not
+    one of ours, also for its values, since a similarity outside [0, 1] would go wrong without a
+    word.
     """
 
     compute: Rows
@@ -87,14 +91,17 @@ class SimilarityRows:
 
     @property
     def tile(self) -> int:
-        """Rows per call of `compute`."""
+        """Rows per call of `compute`, but for those made row by row."""
         return tile_rows(self.device)
 
     def __call__(self, nodes: Tensor) -> Tensor:
         """Similarities [b, V] of `nodes` to all nodes."""
+        nodes = nodes.to(self.device)
         if self.row_by_row and self.device.type != "cpu":
-            return self._checked(nodes.to(self.device)).contiguous()
-        tiles = [self._tile(part) for part in torch.split(nodes.to(self.device), self.tile)]
+            height = max(self.tile, AT_ONCE // (self.num_nodes or 1))
+            tiles = [self._checked(part) for part in torch.split(nodes, height)]
+        else:
+            tiles = [self._tile(part) for part in torch.split(nodes, self.tile)]
         return tiles[0].contiguous() if len(tiles) == 1 else torch.cat(tiles)
 
     def _tile(self, nodes: Tensor) -> Tensor:

@@ -48,11 +48,17 @@ def to_device(matrix: sp.csr_array, device: torch.device) -> Tensor:
         )
 
 
+def scaled(matrix: sp.csr_array, rows: np.ndarray, columns: np.ndarray) -> sp.csr_array:
+    """Every entry (u, v) times rows[u] and columns[v]; quicker than products with diagonals."""
+    values = np.repeat(rows, np.diff(matrix.indptr)) * matrix.data * columns[matrix.indices]
+    return sp.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
 def dense_on(matrix: np.ndarray | sp.csr_array, device: torch.device) -> Tensor:
     """A matrix with all its zeros, float32."""
     if sp.issparse(matrix):
         return torch.from_numpy(matrix.toarray()).to(device, torch.float32)
-    return torch.tensor(matrix, dtype=torch.float32, device=device)
+    return torch.tensor(np.ascontiguousarray(matrix, dtype=np.float32), device=device)
 
 
 def row_entries(start: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,8 +79,8 @@ def holds(
 ) -> np.ndarray:
     """Which pairs (nodes[row], partner) are entries of a matrix with V columns: bool [m].
 
-    Cost: O(n log m) for n entries in the rows `nodes` where pairs come row by row and rising, which
-    are mostly many for an entry; else O(m log n).
+    Cost: O(n log m) for n entries in the rows `nodes`, where pairs come row by row and rising;
+    there are usually far more pairs than entries. Else O((m + n) log n).
     """
     rows = matrix[nodes]
     place = np.repeat(np.arange(len(nodes)), np.diff(rows.indptr))

@@ -43,9 +43,9 @@ class Layered(nn.Module, ABC):
         and the result those of its targets. A layer that does not look does not read it.
         """
 
-    def forward(self, x: Tensor, links: Links) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Links) -> Tensor:
         """Embeddings [V, width]."""
-        h: Tensor = self.smoothed(x, links)
+        h: Tensor = self.smoothed(x, edge_index)
         for number in range(len(self.looks)):
-            h = self.layer(number, h, links)
+            h = self.layer(number, h, edge_index)
         return h

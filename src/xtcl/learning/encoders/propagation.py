@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from xtcl.errors import UsageError
-from xtcl.learning.arcs import Arcs, Links, known_by
+from xtcl.learning.arcs import Arcs, Links, identity_of
 from xtcl.learning.encoders.remembered import Remembered
 from xtcl.learning.sparse_product import sparse_product
 from xtcl.relations.sparse import quiet_sparse
@@ -41,7 +41,9 @@ class Propagation(nn.Module):
         if self.hops == 0:
             return x
         smoothing = self._matrix.get(
-            lambda: _Smoothing.over(links, len(x), x.dtype), (known_by(links),), (len(x), x.dtype)
+            lambda: _Smoothing.over(links, len(x), x.dtype),
+            (identity_of(links),),
+            (len(x), x.dtype),
         )
         h = x
         for _ in range(self.hops):
@@ -67,7 +69,10 @@ class _Smoothing(NamedTuple):
         root = (degree + 1).to(dtype).rsqrt()
         weight = (root[row] * root[column]).masked_fill_(row == column, 0.0)
         with quiet_sparse():
-            matrix = torch.sparse_csr_tensor(start, column, weight, size=(num_nodes, num_nodes))
+            # Where links were left out columns repeat, which products do not mind and checks would.
+            matrix = torch.sparse_csr_tensor(
+                start, column, weight, size=(num_nodes, num_nodes), check_invariants=False
+            )
         return cls(matrix, root.square()[:, None])
 
     def once(self, h: Tensor) -> Tensor:

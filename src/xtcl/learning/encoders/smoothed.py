@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from xtcl.learning.arcs import Links, known_by
+from xtcl.learning.arcs import Links, identity_of
 from xtcl.learning.encoders.propagation import Propagation
 from xtcl.learning.encoders.remembered import Remembered
 from xtcl.learning.unit_rows import unit_rows
@@ -31,4 +31,4 @@ class SmoothedAttributes(nn.Module):
         if x.requires_grad and torch.is_grad_enabled():
             return compute()
         with torch.no_grad():
-            return self._result.get(compute, (x, known_by(links)))
+            return self._result.get(compute, (x, identity_of(links)))
