@@ -13,7 +13,14 @@ from small_runs import small_graph, small_model, small_split
 from xtcl.errors import BudgetError
 from xtcl.planning.budget import EVERYTHING, memory_there, plan_fit
 from xtcl.planning.fit_plan import INTERPRETER, lay_out
-from xtcl.planning.relation_bytes import PAIR_BYTES, SMALLEST_BLOCK, usual_rows
+from xtcl.planning.relation_bytes import (
+    EXPLORATION,
+    GPU_EXPLORATION,
+    PAIR_BYTES,
+    SMALLEST_BLOCK,
+    preparing_bytes,
+    usual_rows,
+)
 from xtcl.planning.workload import Workload
 from xtcl.runs.identity import fit_identity
 from xtcl.tasks.registry import make_task
@@ -160,3 +167,10 @@ def _tight() -> int:
         else:
             high = middle
     return high
+
+
+def test_a_gpu_lists_more_at_a_time() -> None:
+    here, there = (preparing_bytes(replace(LARGE, device=device)) for device in ("cpu", "cuda"))
+    assert there - here == GPU_EXPLORATION - EXPLORATION
+    exact = work(1000, 5000, 16)
+    assert preparing_bytes(exact) == preparing_bytes(replace(exact, device="cuda"))

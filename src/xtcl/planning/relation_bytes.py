@@ -8,9 +8,12 @@ in an index where there is one; and the attribute label distribution keeps a lis
 
 from __future__ import annotations
 
+import torch
+
 from xtcl.planning.workload import LINKS, Workload
 from xtcl.relations.block_height import block_height
 from xtcl.relations.capped_rows import LISTED_ROWS
+from xtcl.relations.nearest.on_device.use import explores_on
 
 PAIR_BYTES = 56
 """Bytes a pair of the current block costs at the peak: its similarity, a copy to sort, the level,
@@ -26,8 +29,9 @@ RELATIONS = 9
 LINK_FORMS = 120
 """Bytes a link: five relations have it in both directions, each as a place and a number."""
 
-EXPLORATION = 300 * 2**20
-"""What searches of sparse graphs list at a time in top-k mode (`relations.nearest.parts`)."""
+EXPLORATION, GPU_EXPLORATION = 300 * 2**20, 2 * 2**30
+"""What searches of sparse graphs list at a time in top-k mode (`relations.nearest.parts`, and
+`on_device.parts`)."""
 
 SMALLEST_BLOCK = 64
 """Rows that relations are computed in on a CPU, whatever they are asked for."""
@@ -45,7 +49,11 @@ def kept_bytes(work: Workload) -> int:
 
 def preparing_bytes(work: Workload) -> int:
     """What making that takes for a moment, beside what is kept."""
-    return 2 * work.factors + _label_pairs(work) + (EXPLORATION if work.cap else 0)
+    making = 2 * work.factors + _label_pairs(work)
+    if work.cap is None:
+        return making
+    on_gpu = explores_on(torch.device(work.device))
+    return making + (GPU_EXPLORATION if on_gpu else EXPLORATION)
 
 
 def _label_pairs(work: Workload) -> int:
