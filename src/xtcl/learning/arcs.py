@@ -41,17 +41,17 @@ class Arcs(NamedTuple):
         return Arcs(self.row, self.column.where(~left_out, self.row), stay.diff(), self.start)
 
 
-Links = Tensor | Arcs
-"""Links of a graph as encoders get them: `edge_index`, or arcs where shapes must stay."""
+EdgeIndex = Tensor | Arcs
+"""Links of a graph as encoders get them: [2, n], or arcs where shapes must stay."""
 
 
-def edge_index_of(links: Links) -> Tensor:
+def edge_index_of(links: EdgeIndex) -> Tensor:
     """Both directions of the links, int64 [2, n]."""
     if isinstance(links, Arcs):
         return torch.stack([links.row, links.column])[:, links.row != links.column]
     return links
 
 
-def identity_of(links: Links) -> Tensor:
+def identity_of(links: EdgeIndex) -> Tensor:
     """The tensor that no other links have."""
     return links.column if isinstance(links, Arcs) else links

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from xtcl.learning.arcs import Links
+from xtcl.learning.arcs import EdgeIndex
 from xtcl.learning.link_dropout import LinkDropout
 from xtcl.learning.step_nodes import StepNodes
 
@@ -19,7 +19,7 @@ class FullBatch:
     def __init__(self, x: Tensor, dropout: LinkDropout, *, same_shapes: bool = False) -> None:
         self.x = x
         self.draw = dropout.in_place(len(x)) if same_shapes else dropout.draw
-        self.links: Links = dropout.edge_index
+        self.links: EdgeIndex = dropout.edge_index
 
     def next_epoch(self, generator: torch.Generator) -> None:
         """An epoch begins."""

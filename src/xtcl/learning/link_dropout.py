@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from xtcl.learning.arcs import Arcs, Links
+from xtcl.learning.arcs import Arcs, EdgeIndex
 
 
 class LinkDropout:
@@ -37,7 +37,7 @@ class LinkDropout:
             return self.edge_index
         return self.edge_index[:, ~self._left_out(generator)]
 
-    def in_place(self, num_nodes: int) -> Callable[[torch.Generator], Links]:
+    def in_place(self, num_nodes: int) -> Callable[[torch.Generator], EdgeIndex]:
         """Draws of the same links, whose arcs stay where they are: all have the same shape."""
         if not self.share:
             return self.draw

@@ -18,6 +18,9 @@ from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.sparse import scaled, to_device
 from xtcl.relations.view import LINKS, TrainingView
 
+Solve = Callable[[Tensor], Tensor]
+"""Takes nodes u [b], gives a solution in each column [V, b]."""
+
 TOLERANCE = 1e-8
 """Residual left by the iteration. Similarities under ten times this are noise and count as 0."""
 
@@ -73,8 +76,8 @@ class PageRank(Relation):
 
         return compute
 
-    def _solver(self, walk: sp.csr_array, device: torch.device) -> Rows:
-        """Chebyshev iteration for (I - walk) y = e_u, walk symmetric with spectrum ±alpha: [V, b].
+    def _solver(self, walk: sp.csr_array, device: torch.device) -> Solve:
+        """Chebyshev iteration for (I - walk) y = e_u, walk symmetric with spectrum ±alpha.
 
         A step is y' = w (walk y + e_u - y_before) + y_before, with a weight w that converges.
         """

@@ -7,7 +7,7 @@ from torch.nn import functional as F  # noqa: N812
 from torch_geometric.nn import GATConv
 
 from xtcl.errors import UsageError
-from xtcl.learning.arcs import Links, edge_index_of
+from xtcl.learning.arcs import EdgeIndex, edge_index_of
 from xtcl.learning.block import Block
 from xtcl.learning.encoders.dropout import dropout
 from xtcl.learning.encoders.layered import Layered
@@ -60,7 +60,7 @@ class GATEncoder(Layered):
         """Every layer attends to neighbours."""
         return tuple(True for _ in self.convs)
 
-    def layer(self, number: int, h: Tensor, links: Links | Block) -> Tensor:
+    def layer(self, number: int, h: Tensor, links: EdgeIndex | Block) -> Tensor:
         """One attention layer; of a block, over the neighbours in it."""
         h = dropout(h if number == 0 else F.elu(h), self.dropout, self.training)
         output: Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from xtcl.errors import UsageError
-from xtcl.learning.arcs import Links
+from xtcl.learning.arcs import EdgeIndex
 from xtcl.learning.block import Block
 from xtcl.learning.encoders.dropout import dropout
 from xtcl.learning.encoders.dropped_product import dropped_product
@@ -67,7 +67,7 @@ class GCNEncoder(Layered):
         """The first layer has its neighbours in the smoothed attributes."""
         return (False, *(True for _ in self.between))
 
-    def layer(self, number: int, h: Tensor, links: Links | Block) -> Tensor:
+    def layer(self, number: int, h: Tensor, links: EdgeIndex | Block) -> Tensor:
         """A linear layer of each node's own; further ones of what their neighbours sum to."""
         linear = self.linears[number]
         if number == 0:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from xtcl.learning.arcs import Links
+from xtcl.learning.arcs import EdgeIndex
 from xtcl.learning.block import Block
 from xtcl.learning.encoders.smoothed import SmoothedAttributes
 
@@ -36,14 +36,14 @@ class Layered(nn.Module, ABC):
         return sum(self.looks)
 
     @abstractmethod
-    def layer(self, number: int, h: Tensor, links: Links | Block) -> Tensor:
+    def layer(self, number: int, h: Tensor, links: EdgeIndex | Block) -> Tensor:
         """What layer `number` makes of the rows `h`.
 
         `links` are those of all nodes, or a block: `h` then has the rows of its sources,
         and the result those of its targets. A layer that does not look does not read it.
         """
 
-    def forward(self, x: Tensor, edge_index: Links) -> Tensor:
+    def forward(self, x: Tensor, edge_index: EdgeIndex) -> Tensor:
         """Embeddings [V, width]."""
         h: Tensor = self.smoothed(x, edge_index)
         for number in range(len(self.looks)):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from xtcl.errors import UsageError
-from xtcl.learning.arcs import Arcs, Links, identity_of
+from xtcl.learning.arcs import Arcs, EdgeIndex, identity_of
 from xtcl.learning.encoders.remembered import Remembered
 from xtcl.learning.sparse_product import sparse_product
 from xtcl.relations.sparse import quiet_sparse
@@ -36,7 +36,7 @@ class Propagation(nn.Module):
         self.restart = restart
         self._matrix: Remembered[_Smoothing] = Remembered() if like is None else like._matrix
 
-    def forward(self, x: Tensor, links: Links) -> Tensor:
+    def forward(self, x: Tensor, links: EdgeIndex) -> Tensor:
         """Smooth `x` over the links, which are there in both directions."""
         if self.hops == 0:
             return x
@@ -62,7 +62,7 @@ class _Smoothing(NamedTuple):
     """[V, 1]"""
 
     @classmethod
-    def over(cls, links: Links, num_nodes: int, dtype: torch.dtype) -> _Smoothing:
+    def over(cls, links: EdgeIndex, num_nodes: int, dtype: torch.dtype) -> _Smoothing:
         """From links in both directions: O(E), where they are in the order of their rows."""
         arcs = links if isinstance(links, Arcs) else Arcs.of(links, num_nodes)
         row, column, degree, start = arcs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from xtcl.learning.arcs import Links, identity_of
+from xtcl.learning.arcs import EdgeIndex, identity_of
 from xtcl.learning.encoders.propagation import Propagation
 from xtcl.learning.encoders.remembered import Remembered
 from xtcl.learning.unit_rows import unit_rows
@@ -19,7 +19,7 @@ class SmoothedAttributes(nn.Module):
         self.propagation = Propagation(hops, restart)
         self._result: Remembered[Tensor] = Remembered()
 
-    def forward(self, x: Tensor, links: Links) -> Tensor:
+    def forward(self, x: Tensor, links: EdgeIndex) -> Tensor:
         """The smoothed rows [V, D]; computed again only when x or the links change.
 
         With x that wants a gradient the result belongs to one pass, and is computed in each.
