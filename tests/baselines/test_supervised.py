@@ -76,6 +76,8 @@ def dense_attention(conv: GATConv, h: np.ndarray) -> np.ndarray:
             score = rows[u] @ own[k] + rows[near] @ other[k]
             share = np.exp(np.where(score > 0, score, 0.2 * score))
             out[u, part] = share / share.sum() @ rows[near]
+    if not conv.concat:
+        out = out.reshape(60, heads, size).mean(axis=1)
     return np.asarray(out + conv.bias.detach().double().numpy())
 
 
@@ -86,9 +88,12 @@ def row_norm(h: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("residual", [False, True])
-def test_gat_is_its_formula(norm: bool, residual: bool) -> None:
+@pytest.mark.parametrize("heads", [1, 8])
+def test_gat_is_its_formula(norm: bool, residual: bool, heads: int) -> None:
     x, edge_index = encoder_inputs(GRAPH, CPU)
-    settings = replace(SETTINGS, layers=3, norm=norm, residual=residual, attention_dropout=0.9)
+    settings = replace(
+        SETTINGS, layers=3, norm=norm, residual=residual, attention_dropout=0.9, last_heads=heads
+    )
     network = GATNetwork(12, 3, settings).eval()
     expected = x.double().numpy()
     for layer in range(2):
@@ -99,7 +104,7 @@ def test_gat_is_its_formula(norm: bool, residual: bool) -> None:
         h = row_norm(h) if norm else h
         expected = np.where(h > 0, h, np.expm1(h))
     expected = dense_attention(network.last, expected)
-    assert [conv.heads for conv in (*network.inner, network.last)] == [8, 8, 1]
+    assert [conv.heads for conv in (*network.inner, network.last)] == [8, 8, heads]
     np.testing.assert_allclose(network(x, edge_index).detach().numpy(), expected, atol=1e-5)
 
 
@@ -309,10 +314,12 @@ def test_settings_are_those_given_then_the_graphs_own_then_the_tasks() -> None:
     assert (shortened.hidden, shortened.epochs) == (24, 3)
 
 
-def test_gat_has_the_tuned_settings_of_the_amazon_graphs() -> None:
-    computers, photo = (
-        GAT().settings_for(replace(GRAPH, name=name), "nodes") for name in ("computers", "photo")
+def test_gat_has_settings_of_its_own_for_three_graphs() -> None:
+    pubmed, computers, photo = (
+        GAT().settings_for(replace(GRAPH, name=name), "nodes")
+        for name in ("pubmed", "computers", "photo")
     )
+    assert (pubmed.learning_rate, pubmed.weight_decay, pubmed.last_heads) == (0.01, 1e-3, 8)
     assert (computers.layers, computers.norm, computers.residual) == (2, True, False)
     assert (photo.layers, photo.norm, photo.residual) == (3, True, True)
 

@@ -35,7 +35,7 @@ class SupervisedSettings:
     An epoch is one step. For links with a `batch`, it is as many steps as there are batches of
     links, and no graph is too small for `least_steps`. `width` is that of the output for links; for
     nodes it is the number of classes. Links are scored by the inner product, or by a `perceptron`
-    (`PairPerceptron`). The last three are for GAT alone.
+    (`PairPerceptron`). The last four are for GAT alone.
     """
 
     hidden: int
@@ -49,6 +49,7 @@ class SupervisedSettings:
     least_steps: int = 0
     layers: int = 2
     attention_dropout: float = 0.0
+    last_heads: int = 1
     norm: bool = False
     residual: bool = False
 
