@@ -17,7 +17,7 @@ from xtcl.tasks.training_side import training_side
 
 NAMES = (
     "xtcl-gcn xtcl-gat sscl scl ceiling-scl naive-tcl dgi sugrl asp polygcl gcn gat dgcn "
-    "meta-pn cocos subgraph logistic propagation"
+    "dgcn-directed meta-pn cocos subgraph logistic propagation"
 )
 
 

@@ -115,8 +115,8 @@ class DirectedReading(Supervised):
     91.28 on Cora. With dropout before the last layer only they are 81.90, 65.97 and 88.39.
     """
 
-    name: ClassVar[str] = "dgcn"
-    title: ClassVar[str] = "DGCN"
+    name: ClassVar[str] = "dgcn-directed"
+    title: ClassVar[str] = "DGCN (directed)"
     settings: ClassVar[dict[str, SupervisedSettings]] = {
         "nodes": SupervisedSettings(
             hidden=64, dropout=0.5, learning_rate=0.01, weight_decay=5e-4, epochs=200

@@ -7,6 +7,7 @@ from xtcl.baselines.ceiling_scl import CeilingSCL
 from xtcl.baselines.cocos import CoCoS
 from xtcl.baselines.dgcn import DGCN
 from xtcl.baselines.dgi import DGI
+from xtcl.baselines.directed import DirectedReading
 from xtcl.baselines.gat import GAT
 from xtcl.baselines.gcn import GCN
 from xtcl.baselines.logistic import Logistic
@@ -38,6 +39,7 @@ METHODS: dict[str, type[Method]] = {
         GCN,
         GAT,
         DGCN,
+        DirectedReading,
         MetaPN,
         CoCoS,
         SubGraph,
