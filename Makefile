@@ -1,6 +1,7 @@
 # make demo   XTCL on Cora, from nothing to a scored run
 # make test   everything that must hold
 # make fuzz   tests of made-up inputs, with twelve times as many
+# make large  a fit of 100,000 nodes under a limit of memory, in minutes
 # make lint   style and types only
 # make bench  speed and memory, against a peer in the same run
 # make docs   the documentation as a site, in site/
@@ -8,7 +9,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test fuzz lint bench docs clean
+.PHONY: demo test fuzz large lint bench docs clean
 
 .venv/core: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("xtcl needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -34,6 +35,9 @@ test: lint
 
 fuzz: .venv/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m hypothesis --hypothesis-profile thorough
+
+large: .venv/dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m large
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/sampler_vs_xgboost.py

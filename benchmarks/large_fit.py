@@ -96,6 +96,9 @@ def measure(chosen: argparse.Namespace) -> None:
         meter.mark("scoring")
     except EnoughError:
         pass
+    sampler = getattr(model, "sampler_", None)  # a fit that was ended has none
+    for name, recall in ({} if sampler is None else sampler.index_recall_).items():
+        print(f"an index finds {recall:.0%} of the nearest by {name}")
     row = "{:<10} {:>12} {:>12} {:>14} {:>12} {:>12}"
     print(row.format("stage", "predicted GB", "measured GB", "predicted s", "clock s", "CPU s"))
     predicted = {stage.name: stage for stage in plan.stages}

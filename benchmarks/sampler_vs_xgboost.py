@@ -27,11 +27,11 @@ from xtcl.relations.registry import resolve_relations
 from xtcl.relations.thresholds import levels_above, thresholds
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.judges import Answers
-from xtcl.sampling.patterns import encode, margin_table, tabulate
+from xtcl.sampling.patterns import encode, looked_up, margin_table, tabulate
 from xtcl.sampling.stumps import Stumps, fit_stumps, precision, prior_log_odds, training_order
 
 QUANTILES = (0.99,)
-BLOCK = 128
+BLOCK = 256
 
 
 def similarities(nodes: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -51,15 +51,18 @@ def learn(values: torch.Tensor, alike: torch.Tensor) -> tuple[Stumps, torch.Tens
     eta = torch.empty(relations, count, len(QUANTILES))
     tables = []
     for nodes in torch.split(torch.arange(count), BLOCK):
-        block = values[:, int(nodes[0]) : int(nodes[-1]) + 1]
-        for relation, similarity in enumerate(block):
-            eta[relation, nodes] = thresholds(similarity, nodes, QUANTILES)
-        different = nodes[:, None] != torch.arange(count)
-        codes, own = codes_of(block, nodes, eta[:, nodes]), alike[nodes]
+        rows = slice(int(nodes[0]), int(nodes[-1]) + 1)
+        levels = []
+        for relation in range(relations):  # thresholds and levels while the rows are in the cache
+            similarity = values[relation, rows]
+            eta[relation, rows] = thresholds(similarity, nodes, QUANTILES)
+            levels.append(levels_above(similarity, nodes, eta[relation, rows]))
+        codes, own = encode(levels, relations, len(QUANTILES)), alike[rows]
         row, column = torch.nonzero(codes, as_tuple=True)
-        matches = int((own & different).sum())
-        totals = np.array([[int(different.sum()) - matches, matches]])
-        answers = Answers(own[row, column].numpy(), different[row, column].numpy(), totals)
+        matches = int(own.sum()) - len(nodes)  # a node is not paired with itself
+        totals = np.array([[len(nodes) * (count - 1) - matches, matches]])
+        different = nodes[row] != column
+        answers = Answers(own[row, column].numpy(), different.numpy(), totals)
         one = np.zeros(len(row), dtype=np.int64)  # for the totals all queries are one
         tables.append(tabulate(codes[row, column].numpy(), one, answers, one[:1]))
     total = sum(tables[1:], start=tables[0])
@@ -82,7 +85,7 @@ def score(values: torch.Tensor, stumps: Stumps, eta: torch.Tensor) -> torch.Tens
     scores = torch.empty(values.shape[1:])
     for nodes in torch.split(torch.arange(values.shape[1]), BLOCK):
         rows = slice(int(nodes[0]), int(nodes[-1]) + 1)
-        scores[rows] = chance[codes_of(values[:, rows], nodes, eta[:, rows]).int()]
+        scores[rows] = looked_up(chance, codes_of(values[:, rows], nodes, eta[:, rows]))
     return scores
 
 

@@ -239,9 +239,12 @@ def test_no_index_is_built_for_the_few_rows_of_a_fold(monkeypatch: pytest.Monkey
     view = TrainingView.of(graph, np.arange(0, 600, 4))
     sampler = XGSampler("paper", SamplerSettings(cap=4, index_past=0))
     sampler.fit(view, folds_of(view, "nodes", 5))
+    assert sampler.index_recall_ == {}
     assert len(built) == 2  # one for each relation of attributes, shared by all folds
     sampler.positives(5)
     assert len(built) == 4  # and one for each relation of labels
     sampler.positives(5)
     sampler.explain(0, 1)
     assert len(built) == 4
+    assert len(sampler.index_recall_) == 4
+    assert all(0 < recall <= 1 for recall in sampler.index_recall_.values())

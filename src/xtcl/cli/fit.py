@@ -153,6 +153,8 @@ def fit(
     seconds = time.perf_counter() - start
     for name, kinds in model.sampler_.left_out_.items():
         notes.print(left_out_sentence(name, kinds, task), soft_wrap=True, markup=False)
+    for name, recall in model.sampler_.index_recall_.items():
+        notes.print(f"An index finds {recall:.0%} of the nearest by {name}.", markup=False)
     figures = {f"xtcl-{encoder}": model.score(split)}
     for rival in rivals:
         bars.prefix = f"{rival.name}: "

@@ -64,6 +64,15 @@ class CappedRows:
         for relation in self.relations:
             self._bound(relation)
 
+    @property
+    def index_recall(self) -> dict[str, float]:
+        """By relation the share of the best that an index finds, where one was built so far."""
+        found = {
+            relation.name: getattr(search, "index_recall", None)
+            for relation, search in self._nearest.items()
+        }
+        return {name: recall for name, recall in found.items() if recall is not None}
+
     def lists(self, nodes: Tensor) -> Iterator[LevelLists]:
         """Yield the lists of `nodes` [b], relation by relation."""
         for relation in self.relations:

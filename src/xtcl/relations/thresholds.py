@@ -66,7 +66,7 @@ def levels_above(similarities: Tensor, nodes: Tensor, eta: Tensor) -> Tensor:
     """How many of its row's thresholds `eta` [b, L] each pair is above, uint8 [b, V]."""
     # The smallest positive number stands in for a threshold of 0: s >= tiny is s > 0.
     least = eta.clamp_min(torch.finfo(similarities.dtype).tiny)
-    reached = (similarities >= least[:, :1]).byte()
+    reached = (similarities >= least[:, :1]).view(torch.uint8)  # the same bits, and no copy
     for column in range(1, eta.shape[1]):
         reached += similarities >= least[:, column : column + 1]
     reached[torch.arange(len(nodes), device=nodes.device), nodes] = 0

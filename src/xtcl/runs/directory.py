@@ -153,6 +153,10 @@ def events(model: XTCL) -> list[dict[str, Any]]:
         for name, kinds in model.sampler_.left_out_.items()
     ]
     happened += [
+        {"event": "index", "relation": name, "recall": recall}
+        for name, recall in model.sampler_.index_recall_.items()
+    ]
+    happened += [
         {"event": "epoch", "encoder": encoder, "epoch": epoch, "loss": loss}
         for encoder, curve in enumerate(model.loss_curves_, start=1)
         for epoch, loss in enumerate(curve, start=1)

@@ -12,7 +12,7 @@ from xtcl.relations.halving import in_blocks
 from xtcl.relations.pattern_rows import PatternRows, all_nodes
 from xtcl.relations.relation import Relation
 from xtcl.relations.sparse import dense_rows, to_device
-from xtcl.sampling.patterns import encode
+from xtcl.sampling.patterns import encode, looked_up
 from xtcl.sampling.scored import Best, Scored
 from xtcl.sampling.shuffle import Shuffle, tie_keys
 
@@ -66,4 +66,4 @@ def block_scores(
                 yield own.levels(nodes)
 
     codes = encode(levels(), len(rows.relations), len(rows.quantiles))
-    return table[codes.int()], kept[0] if kept else None
+    return looked_up(table, codes), kept[0] if kept else None

@@ -58,6 +58,8 @@ class XGSampler:
     groups_: GroupCounts | None
     stumps_: Stumps
     view_: TrainingView
+    index_recall_: dict[str, float]
+    """By relation the share of the nearest that an index found; empty where all was searched."""
 
     def __init__(
         self,
@@ -137,6 +139,7 @@ class XGSampler:
     ) -> XGSampler:
         self.view_, self.counts_, self.groups_ = view, table, groups
         self._rows: PatternRows | CappedRows | None = None
+        self.index_recall_ = {}
         names = [relation.name for relation in self.relations_]
         self.stumps_, self.relation_weights_ = learn(names, self.settings, table)
         return self
@@ -158,7 +161,7 @@ class XGSampler:
 
         def find() -> Positives:
             self._bind(rows)
-            return find_positives(
+            found = find_positives(
                 rows,
                 self.stumps_,
                 number,
@@ -168,6 +171,9 @@ class XGSampler:
                 exclude=exclude,
                 progress=progress,
             )
+            if isinstance(rows, CappedRows):
+                self.index_recall_ = rows.index_recall
+            return found
 
         return kept_positives(self.store, self, number, exclude, find)
 

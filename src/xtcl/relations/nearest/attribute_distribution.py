@@ -26,7 +26,7 @@ class AttributeDistributionRows:
     ) -> None:
         self.view, self.key = view, _kept(relation, cut, index_past)
         self.search = _search(relation, view, cut, index_past)
-        self.recall: float = getattr(self.search, "recall", 1.0)
+        self.index_recall: float | None = getattr(self.search, "index_recall", None)
 
     def __call__(self, nodes: Tensor) -> NearestRows:
         """The above sets of `nodes`."""

@@ -38,13 +38,13 @@ class FactorRows:
     nodes are, and one search serves all nodes of a group; the one more stands in for the node.
     Cost: O(b G D) for b rows and G different rows.
 
-    `recall` is the share of the best that the search finds, 1 but for an index.
+    `index_recall` is the share of the best that an index finds, None where all is searched.
     """
 
     def __init__(self, factors: Tensor, cut: Cut, index_past: int | None) -> None:
         self.cut, self.device = cut, factors.device
         self.groups = grouped(unit_rows(factors))
-        self.recall = 1.0
+        self.index_recall: float | None = None
         self.search: Search
         on_device = explores_on(self.device)
         # An index searches on the CPU, where a GPU takes less time for all rows.
@@ -52,7 +52,7 @@ class FactorRows:
             self.search = blocked_search(self.groups.rows, cut.cap + 1)
         else:
             self.search = index = IndexSearch(self.groups.rows, cut.cap + 1)
-            self.recall = index.recall
+            self.index_recall = index.recall
         self.on_device: GroupLists | None = None
         if on_device:
             self.on_device = GroupLists(self.groups, self.search, cut)

@@ -51,8 +51,8 @@ class RelationStore:
     A file's name is the SHA-256 of all that decides its content (see `identity`), so nothing has to
     be kept in step: what changed has another name. Files appear whole or not at all, and two
     writers of one name write the same. `limit` is the bytes that files may take together; whoever
-    writes removes those that were not used for longest. Relations that are not ours are not kept:
-    their code may change under the same name.
+    opens the store or writes removes those that were not used for longest. Relations that are not
+    ours are not kept: their code may change under the same name.
     """
 
     folder: Path
@@ -62,6 +62,8 @@ class RelationStore:
         object.__setattr__(self, "folder", Path(self.folder))
         if self.limit is not None and self.limit < 0:
             raise UsageError(f"limit={self.limit} must be a number of bytes, or None for no limit.")
+        if self.folder.is_dir():
+            self.evict()
 
     def get(
         self,
