@@ -62,7 +62,7 @@ class RelationStore:
         object.__setattr__(self, "folder", Path(self.folder))
         if self.limit is not None and self.limit < 0:
             raise UsageError(f"limit={self.limit} must be a number of bytes, or None for no limit.")
-        if self.folder.is_dir():
+        if self.limit is not None and self.folder.is_dir():
             self.evict()
 
     def get(
