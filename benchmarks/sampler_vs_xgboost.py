@@ -27,8 +27,9 @@ from xtcl.relations.registry import resolve_relations
 from xtcl.relations.thresholds import levels_above, thresholds
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.judges import Answers
-from xtcl.sampling.patterns import encode, looked_up, margin_table, tabulate
+from xtcl.sampling.patterns import encode, looked_up, margin_table, num_patterns
 from xtcl.sampling.stumps import Stumps, fit_stumps, precision, prior_log_odds, training_order
+from xtcl.sampling.tally import Tally, tally_keys
 
 QUANTILES = (0.99,)
 BLOCK = 256
@@ -49,7 +50,8 @@ def learn(values: torch.Tensor, alike: torch.Tensor) -> tuple[Stumps, torch.Tens
     """Thresholds, patterns, counts and stumps; also the thresholds [9, V, 1], needed to score."""
     relations, count, _ = values.shape
     eta = torch.empty(relations, count, len(QUANTILES))
-    tables = []
+    patterns = num_patterns(relations, len(QUANTILES))
+    tally = Tally(patterns, 1, values.device)
     for nodes in torch.split(torch.arange(count), BLOCK):
         rows = slice(int(nodes[0]), int(nodes[-1]) + 1)
         levels = []
@@ -60,12 +62,12 @@ def learn(values: torch.Tensor, alike: torch.Tensor) -> tuple[Stumps, torch.Tens
         codes, own = encode(levels, relations, len(QUANTILES)), alike[rows]
         row, column = torch.nonzero(codes, as_tuple=True)
         matches = int(own.sum()) - len(nodes)  # a node is not paired with itself
-        totals = np.array([[len(nodes) * (count - 1) - matches, matches]])
-        different = nodes[row] != column
-        answers = Answers(own[row, column].numpy(), different.numpy(), totals)
-        one = np.zeros(len(row), dtype=np.int64)  # for the totals all queries are one
-        tables.append(tabulate(codes[row, column].numpy(), one, answers, one[:1]))
-    total = sum(tables[1:], start=tables[0])
+        totals = torch.tensor([[len(nodes) * (count - 1) - matches, matches]])
+        answers = Answers(own[row, column], nodes[row] != column, totals)
+        one = torch.zeros_like(row)  # for the totals all queries are one
+        key = tally_keys(codes[row, column], one, answers, one[:1], patterns)
+        tally.add(key, totals, one[:1])
+    total = tally.counts()
     digits = total.levels(relations, len(QUANTILES))
     order = training_order(*precision(digits, total.counts, len(QUANTILES)))
     base = prior_log_odds(total.counts)

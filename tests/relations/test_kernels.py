@@ -6,17 +6,25 @@ On a GPU they run as they are; without one Triton's interpreter runs them where 
 from __future__ import annotations
 
 import os
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 from scipy.sparse.csgraph import shortest_path
+from strategies import make_view
 
 from xtcl.relations import diameter
 from xtcl.relations.graph_distance import GraphDistance
-from xtcl.relations.thresholds import levels_above, rank_from_top, thresholds
+from xtcl.relations.pattern_rows import PatternRows
+from xtcl.relations.registry import resolve_relations
+from xtcl.relations.sparse import to_device
+from xtcl.relations.thresholds import PAPER_QUANTILES, levels_above, rank_from_top, thresholds
+from xtcl.relations.topology import Topology
 from xtcl.relations.view import TrainingView
+from xtcl.sampling.patterns import pattern_codes
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if DEVICE.type == "cpu":
@@ -66,11 +74,12 @@ def test_levels_of_a_row_that_is_read_once(
 
 
 @pytest.mark.parametrize("most", [1, 3, 9, 14])
-def test_steps_within_reach_are_counted_from_distances(most: int) -> None:
+@pytest.mark.parametrize("number", [1, 64, 110])
+def test_steps_within_reach_are_counted_from_distances(number: int, most: int) -> None:
     from xtcl.relations.kernels.reach import steps_within_reach
 
     links = random_links(40, 0.04)
-    nodes = np.arange(64) % 40  # some of them twice
+    nodes = np.arange(number) % 40  # some of them twice
     distance = shortest_path(links, unweighted=True)[nodes]
     expected = np.where(distance == 0, most, np.where(distance > most, 0, most - distance + 1))
     start, end = (
@@ -134,3 +143,57 @@ def test_a_sparse_product_is_added(density: float) -> None:
     expected = 0.25 * target + 0.5 * expected
     expected[nodes, torch.arange(37)] += 3.0
     torch.testing.assert_close(found.cpu(), expected)
+
+
+def test_rows_of_a_sparse_matrix_get_their_zeros() -> None:
+    from xtcl.relations.kernels.dense_rows import dense_rows
+
+    matrix = random_links(70, 0.6)  # rows longer than what is written together
+    matrix.data[:] = np.random.default_rng(1).random(matrix.nnz)
+    nodes = torch.tensor([3, 69, 3, 0])
+    found = dense_rows(to_device(matrix, DEVICE), nodes.to(DEVICE))
+    assert np.array_equal(found.cpu().numpy(), matrix.toarray()[nodes.numpy()])
+
+
+@pytest.mark.parametrize("density", [0.0, 0.03, 0.6])
+def test_paths_of_two_steps_are_counted_where_they_end(density: float) -> None:
+    from xtcl.relations.kernels.paths import count_paths
+
+    links = random_links(70, density)
+    nodes = torch.tensor([3, 69, 3, 0, 12])
+    matrix = to_device(links, DEVICE)
+    found = count_paths(matrix.crow_indices(), matrix.col_indices(), nodes.to(DEVICE))
+    assert np.array_equal(found.cpu().numpy(), (links @ links).toarray()[nodes.numpy()])
+
+
+@pytest.mark.parametrize("density", [0.01, 0.1, 0.6])
+def test_mutual_information_takes_the_place_of_common_neighbours(density: float) -> None:
+    from xtcl.relations.kernels.information import inform_
+
+    links = random_links(300, density)
+    view = TrainingView(np.zeros((300, 0), dtype=np.float32), links, np.full(300, -1), 0)
+    nodes = torch.arange(0, 300, 7)
+    expected = Topology().on(view)(nodes)
+    found = torch.from_numpy((links @ links).toarray()[nodes.numpy()]).to(DEVICE)
+    kinds, kind, disjoint = (part.to(DEVICE) for part in Topology().without_overlap(view))
+    count = torch.tensor(300.0, dtype=torch.float64, device=DEVICE)
+    inform_(found, nodes.to(DEVICE), kind, kinds, disjoint, count)
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-6, atol=0.0)
+    assert torch.equal(found.cpu() > 0, expected > 0)
+
+
+@pytest.mark.skipif(DEVICE.type == "cpu", reason="no CUDA device")
+def test_rows_of_a_block_make_nobody_wait() -> None:
+    """Not even to be told how many entries or paths there are."""
+    view = replace(make_view(400, 0), device=DEVICE)
+    rows = PatternRows(resolve_relations("paper"), view, PAPER_QUANTILES)
+    nodes = torch.arange(0, 400, 3, device=DEVICE)
+    expected = pattern_codes(rows, nodes)  # what all rows share is made now
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Synchronization debug mode")  # that it is a prototype
+        try:
+            torch.cuda.set_sync_debug_mode("error")
+            found = pattern_codes(rows, nodes)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert torch.equal(found, expected)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from xtcl.relations.view import TrainingView
 from xtcl.sampling import judges
-from xtcl.sampling.judges import Judge, judge_by_class, judge_by_indicator, judge_by_links
+from xtcl.sampling.judges import Answers, Judge, judge_by_class, judge_by_indicator, judge_by_links
 
 COUNT = 12
 
@@ -19,12 +20,17 @@ def check(judge: Judge, alike: np.ndarray, counts: np.ndarray, queries: np.ndarr
     listed = np.random.default_rng(0).random(alike.shape) < 0.3
     listed[:, ~counts.any(axis=0)] = False  # nodes that are no candidates
     row, node = np.nonzero(listed[queries])
-    said = judge(queries, row, node)
-    np.testing.assert_array_equal(said.alike[said.counted], alike[queries[row], node][said.counted])
-    np.testing.assert_array_equal(said.counted, counts[queries[row], node])
+    said = asked(judge, queries, row, node)
+    counted = said.counted.numpy()
+    np.testing.assert_array_equal(said.alike[counted], alike[queries[row], node][counted])
+    np.testing.assert_array_equal(counted, counts[queries[row], node])
     matches = (alike & counts)[queries].sum(axis=1)
     expected = np.stack([counts[queries].sum(axis=1) - matches, matches], axis=1)
     np.testing.assert_array_equal(said.totals, expected)
+
+
+def asked(judge: Judge, *arrays: np.ndarray) -> Answers:
+    return judge(torch.device("cpu"))(*(torch.from_numpy(array) for array in arrays))
 
 
 nodes = st.lists(st.integers(0, COUNT - 1), min_size=1, unique=True).map(np.array)
@@ -42,8 +48,8 @@ def test_classes_and_functions(
     check(judge_by_class(classes, candidates), alike, counts, np.sort(queries))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judges, "MAX_ASKED", at_once)
-        asked = judge_by_indicator(lambda u, v: alike[np.ix_(u, v)], candidates)
-    check(asked, alike, counts, np.sort(queries))
+        judge = judge_by_indicator(lambda u, v: alike[np.ix_(u, v)], candidates)
+    check(judge, alike, counts, np.sort(queries))
 
 
 @given(st.lists(st.tuples(*[st.integers(0, COUNT - 1)] * 2, st.booleans())), nodes)
@@ -61,17 +67,18 @@ def test_links(links: list[tuple[int, int, bool]], queries: np.ndarray) -> None:
     different = ~np.eye(COUNT, dtype=bool)
     alike, seen = target.toarray() > 0, known.toarray() > 0
     everyone = np.arange(COUNT)
-    check(judge_by_links(target, everyone, known), alike, different & ~seen, np.sort(queries))
-    check(judge_by_links(target, everyone), alike, different, np.sort(queries))
+    queries = np.sort(queries)
+    check(judge_by_links(target, queries, everyone, known), alike, different & ~seen, queries)
+    check(judge_by_links(target, queries, everyone), alike, different, queries)
 
 
 def test_many_labels_make_no_table_of_pairs() -> None:
     """A hundred thousand labelled nodes: 10^10 pairs, counted without listing them."""
     count = 100_000
     classes = np.arange(count) % 7
-    said = judge_by_class(classes, np.arange(count))(
-        np.arange(count), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    )
+    nothing = np.zeros(0, dtype=np.int64)
+    everyone = np.arange(count)
+    said = asked(judge_by_class(classes, everyone), everyone, nothing, nothing)
     sizes = np.bincount(classes)
     assert said.totals[:, 1].sum() == (sizes * (sizes - 1)).sum()
     assert said.totals.sum() == count * (count - 1)

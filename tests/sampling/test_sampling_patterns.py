@@ -13,6 +13,7 @@ from xtcl.errors import UsageError
 from xtcl.relations.pattern_rows import PatternRows, all_nodes
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.view import TrainingView
+from xtcl.sampling import tally
 from xtcl.sampling.counting import count_patterns
 from xtcl.sampling.crossfit import label_folds, link_folds
 from xtcl.sampling.fold import Fold
@@ -22,11 +23,12 @@ from xtcl.sampling.patterns import (
     check_code_fits,
     margin_table,
     pattern_codes,
-    tabulate,
 )
 from xtcl.sampling.stumps import Stumps
+from xtcl.sampling.tally import Tally, tally_keys
 
 HEIGHTS = (1, 3, 7, 64)
+CPU = torch.device("cpu")
 
 
 def paper_rows(view: TrainingView, quantiles: tuple[float, ...]) -> PatternRows:
@@ -122,9 +124,13 @@ def test_many_relations_and_levels_keep_their_digits() -> None:
     """The largest code that is allowed, 4^12 - 1, survives the counting."""
     check_code_fits(12, 3)
     largest = 4**12 - 1
-    yes = np.array([True])
-    zero = np.zeros(1, dtype=np.int64)
-    table = tabulate(np.array([largest]), zero, Answers(yes, yes, np.array([[0, 1]])), zero)
+    yes = torch.tensor([True])
+    zero = torch.zeros(1, dtype=torch.int64)
+    answers = Answers(yes, yes, torch.tensor([[0, 1]]))
+    counting = Tally(largest + 1, 1, CPU)
+    key = tally_keys(torch.tensor([largest]), zero, answers, zero, largest + 1)
+    counting.add(key, answers.totals, zero)
+    table = counting.counts()
     assert table.codes.tolist() == [0, largest]
     assert table.counts.tolist() == [[0, 0], [0, 1]]
     assert table.levels(12, 3)[1].tolist() == [3] * 12
@@ -145,23 +151,31 @@ def test_too_many_patterns_are_refused() -> None:
         check_code_fits(13, 3)
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.booleans()), max_size=30),
-    st.integers(0, 30),
+pairs = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 4), st.booleans(), st.booleans()), max_size=30
 )
-def test_tables_add_up(pairs: list[tuple[int, bool, bool]], cut: int) -> None:
-    """A table of some pairs plus a table of the others is the table of all."""
 
-    def table(some: list[tuple[int, bool, bool]]) -> PatternCounts:
-        codes = np.array([code for code, _, _ in some], dtype=np.int64)
-        alike = np.array([alike for _, alike, _ in some], dtype=bool)
-        counted = np.array([counted for _, _, counted in some], dtype=bool)
-        totals = np.bincount(alike[counted], minlength=2)
-        listed = codes != 0
-        answers = Answers(alike[listed], counted[listed], totals[None])
-        row = np.zeros(listed.sum(), dtype=np.int64)
-        return tabulate(codes[listed], row, answers, np.zeros(1, dtype=np.int64))
 
-    expected = Counter((code, alike) for code, alike, counted in pairs if counted)
-    assert as_counter(table(pairs)) == expected
-    assert as_counter(table(pairs[:cut]) + table(pairs[cut:])) == expected
+@pytest.mark.parametrize("most", [0, 2**24])
+@given(pairs, st.integers(0, 30))
+def test_a_tally_is_that_of_a_counter(
+    most: int, pairs: list[tuple[int, int, bool, bool]], cut: int
+) -> None:
+    """Pairs (group, code, I_t, whether it counts) in two blocks, in a table or sorted."""
+    counted_pairs = (pair[:3] for pair in pairs if pair[3])
+    expected = Counter((5 * group + code, alike) for group, code, alike in counted_pairs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tally, "MAX_TABLE", most)
+        counting = Tally(5, 3, CPU)
+    for block in pairs[:cut], pairs[cut:]:
+        group, code, alike, counted = np.array(block, dtype=np.int64).reshape(-1, 4).T
+        totals = np.array(
+            [np.bincount(alike[(group == each) & (counted == 1)], minlength=2) for each in range(3)]
+        )
+        row, listed = np.flatnonzero(code), (code > 0)  # every pair has a query of its own
+        said, counts = (torch.from_numpy(part[listed] == 1) for part in (alike, counted))
+        answers = Answers(said, counts, torch.from_numpy(totals))
+        codes, rows, groups = (torch.from_numpy(part) for part in (code[listed], row, group))
+        key = tally_keys(codes, rows, answers, groups, 5)
+        counting.add(key, answers.totals, torch.arange(3))
+    assert as_counter(counting.counts()) == expected

@@ -42,7 +42,7 @@ class AttributeDistribution(Relation):
 
     def factors(self, view: TrainingView) -> Tensor:
         """The attributes summed over walks of k steps."""
-        return spread(view.adjacency, view.dense_attributes(), self.hops)
+        return spread(view, view.dense_attributes(), self.hops)
 
     def prepare(self, view: TrainingView) -> Rows:
         """Cosines of the factors."""

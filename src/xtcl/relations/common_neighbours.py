@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from xtcl.relations.kernels.use import kernels_run_on
 from xtcl.relations.sparse import dense_rows, row_entries, to_device
 
 PATH = {"cpu": 96, "cuda": 24}
@@ -24,6 +25,10 @@ def common_neighbours(adjacency: sp.csr_array, device: torch.device) -> Callable
     product of O(b E).
     """
     links = to_device(adjacency, device)
+    if kernels_run_on(device):
+        from xtcl.relations.kernels.paths import count_paths
+
+        return lambda nodes: count_paths(links.crow_indices(), links.col_indices(), nodes)
     paths = adjacency @ np.diff(adjacency.indptr)
     path = PATH.get(device.type, PATH["cpu"])
     start, end = links.crow_indices().long(), links.col_indices().long()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from xtcl.relations.kernels.use import kernels_run_on
 from xtcl.relations.relation import Rows
 from xtcl.relations.sparse import to_device
+from xtcl.relations.view import TrainingView
 
 
 def unit_rows(factors: Tensor) -> Tensor:
@@ -32,16 +32,16 @@ def cosine_rows(factors: Tensor) -> Rows:
     return compute
 
 
-def spread(adjacency: sp.csr_array, values: Tensor, hops: int) -> Tensor:
+def spread(view: TrainingView, values: Tensor, hops: int) -> Tensor:
     """A^k M: `values` [V, D] summed over all walks of length `hops`."""
-    if kernels_run_on(values.device):
+    if kernels_run_on(view.device):
         from xtcl.relations.kernels.product import Links, product
 
-        rows = Links.of(adjacency, values.device)
+        rows = view.once("links of a kernel", lambda: Links.of(view.adjacency, view.device))
         for _ in range(hops):
             values = product(rows, values)
         return values
-    links = to_device(adjacency, values.device)
+    links = to_device(view.adjacency, view.device)
     for _ in range(hops):
         values = links @ values
     return values

@@ -47,6 +47,7 @@ class GraphDistance(Relation):
     name: ClassVar[str] = "graph-distance"
     title: ClassVar[str] = "Graph Distance"
     reads: ClassVar[frozenset[str]] = frozenset({LINKS})
+    row_by_row: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.searches is not None and self.searches < 1:

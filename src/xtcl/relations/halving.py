@@ -15,8 +15,8 @@ def in_blocks(compute: Callable[[Tensor], T], nodes: Tensor, height: int) -> Ite
     """`compute` of the `nodes`, `height` at a time; of fewer from where memory ran out.
 
     A row comes out the same whatever it is asked with, so the result does not change. What
-    `compute` gives should not lie on the device, and it must bear to be called again for some of
-    the nodes of a call that failed.
+    `compute` gives should be small where it lies on the device, and it must bear to be called again
+    for some of the nodes of a call that failed.
     """
     done = 0
     while done < len(nodes):

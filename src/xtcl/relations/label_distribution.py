@@ -48,7 +48,7 @@ class LabelDistribution(Relation):
     def factors(self, view: TrainingView) -> Tensor:
         """The training labels summed over walks of k steps."""
         labels = torch.from_numpy(view.one_hot_labels()).to(view.device)
-        return spread(view.adjacency, labels, self.hops)
+        return spread(view, labels, self.hops)
 
     def prepare(self, view: TrainingView) -> Rows:
         """Cosines of the factors."""

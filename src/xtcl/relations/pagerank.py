@@ -86,7 +86,7 @@ class PageRank(Relation):
         def solve(nodes: Tensor) -> Tensor:
             before = torch.zeros(walk.shape[0], len(nodes), device=device)
             current = before.clone()
-            current[nodes, torch.arange(len(nodes), device=device)] = 1.0
+            current.scatter_(0, nodes[None], 1.0)  # e_u in the column of u
             weight = 2.0
             for _ in range(products(self.alpha)):
                 weight = 1 / (1 - self.alpha**2 * weight / 4)

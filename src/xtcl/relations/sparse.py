@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.graph.pairs import is_among
+from xtcl.relations.kernels.use import kernels_run_on
 
 
 @contextmanager
@@ -43,9 +43,9 @@ def to_device(matrix: sp.csr_array, device: torch.device) -> Tensor:
             torch.tensor(matrix.indices, dtype=index),
             torch.tensor(matrix.data, dtype=torch.float32),
             size=matrix.shape,
-            device=device,
-            check_invariants=True,
-        )
+            # Here, where nobody waits for the answer of a GPU. What is empty torch 2.11 refuses.
+            check_invariants=matrix.nnz > 0,
+        ).to(device)
 
 
 def scaled(matrix: sp.csr_array, rows: np.ndarray, columns: np.ndarray) -> sp.csr_array:
@@ -74,30 +74,18 @@ def ranges(first: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
     return whose, torch.arange(len(whose), device=first.device) + (first - before)[whose]
 
 
-def holds(
-    matrix: sp.csr_array, nodes: np.ndarray, row: np.ndarray, partner: np.ndarray
-) -> np.ndarray:
-    """Which pairs (nodes[row], partner) are entries of a matrix with V columns: bool [m].
-
-    Cost: O(n log m) for n entries in the rows `nodes`, where pairs come row by row and rising;
-    there are usually far more pairs than entries. Else O((m + n) log n).
-    """
-    rows = matrix[nodes]
-    place = np.repeat(np.arange(len(nodes)), np.diff(rows.indptr))
-    entries = place * matrix.shape[1] + rows.indices
-    keys = row * matrix.shape[1] + partner
-    if not (keys[1:] > keys[:-1]).all():
-        return is_among(keys, np.sort(entries))
-    held = np.zeros(len(keys), dtype=bool)
-    found = np.searchsorted(keys, entries)
-    inside = found < len(keys)
-    found, entries = found[inside], entries[inside]
-    held[found[keys[found] == entries]] = True
-    return held
+def is_among(keys: Tensor, known: Tensor) -> Tensor:
+    """Which keys, none negative, are in the sorted `known`."""
+    place = torch.searchsorted(known, keys)
+    return torch.nn.functional.pad(known, (0, 1), value=-1)[place] == keys
 
 
 def dense_rows(matrix: Tensor, nodes: Tensor) -> Tensor:
     """The rows `nodes` of a torch CSR tensor as a dense matrix [b, V]."""
+    if kernels_run_on(nodes.device):
+        from xtcl.relations.kernels import dense_rows as kernel
+
+        return kernel.dense_rows(matrix, nodes)
     row, entry = row_entries(matrix.crow_indices(), nodes)
     rows = torch.zeros(len(nodes), matrix.shape[1], device=nodes.device)
     rows[row, matrix.col_indices()[entry].long()] = matrix.values()[entry]

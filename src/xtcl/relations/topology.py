@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from xtcl.relations.common_neighbours import common_neighbours
+from xtcl.relations.kernels.use import kernels_run_on
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.view import LINKS, TrainingView
 
@@ -78,6 +79,18 @@ class Topology(Relation):
         count = view.num_nodes
         shared = common_neighbours(view.adjacency, view.device)
         kinds, kind, disjoint = self.without_overlap(view)
+
+        if kernels_run_on(view.device):
+            from xtcl.relations.kernels.information import inform_
+
+            total = torch.tensor(count, dtype=torch.float64, device=view.device)
+
+            def inform(nodes: Tensor) -> Tensor:
+                found = shared(nodes)
+                inform_(found, nodes, kind, kinds, disjoint, total)
+                return found
+
+            return inform
 
         def compute(nodes: Tensor) -> Tensor:
             overlap = shared(nodes)

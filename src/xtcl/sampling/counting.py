@@ -11,7 +11,8 @@ from xtcl.relations.halving import in_blocks
 from xtcl.relations.pattern_rows import PatternRows
 from xtcl.sampling.fold import Fold
 from xtcl.sampling.listed import listed_pairs
-from xtcl.sampling.patterns import PatternCounts, num_patterns, tabulate
+from xtcl.sampling.patterns import PatternCounts, num_patterns
+from xtcl.sampling.tally import Tally, tally_keys
 
 ALL = slice(None)
 
@@ -31,20 +32,20 @@ def count_groups(
     own: slice = ALL,
 ) -> PatternCounts:
     """The same for each `group` [V] of query nodes, as the table of `GroupCounts`."""
-    raised_by = num_patterns(len(rows.relations), len(rows.quantiles))
-    total = PatternCounts.summed(np.zeros(0, dtype=np.int64), np.zeros((0, 2), dtype=np.int64))
+    patterns = num_patterns(len(rows.relations), len(rows.quantiles))
     everyone = np.array_equal(fold.candidates, np.arange(rows.num_nodes))
     candidates = None if everyone else torch.from_numpy(fold.candidates).to(rows.device)
-    queries = torch.from_numpy(fold.queries)
+    queries, groups = torch.from_numpy(fold.queries), torch.from_numpy(group).to(rows.device)
+    judge = fold.judge(rows.device)
+    tally = Tally(patterns, int(group.max()) + 1, rows.device)
     with rows.over(queries[own], queries) as passing:
 
-        def count(nodes: Tensor) -> PatternCounts:
-            row, node, code = (
-                part.cpu().numpy() for part in listed_pairs(passing, nodes, candidates)
-            )
-            asked = nodes.cpu().numpy()
-            return tabulate(code, row, fold.judge(asked, row, node), raised_by * group[asked])
+        def count(nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            row, node, code = listed_pairs(passing, nodes, candidates)
+            answers = judge(nodes, row, node)
+            own_group = groups[nodes]
+            return tally_keys(code, row, answers, own_group, patterns), answers.totals, own_group
 
         for counted in in_blocks(count, queries[own].to(rows.device), height):
-            total += counted
-    return total
+            tally.add(*counted)
+    return tally.counts()

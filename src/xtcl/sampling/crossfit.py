@@ -66,7 +66,7 @@ def link_folds(view: TrainingView, folds: int, rng: np.random.Generator) -> list
         )
     linked = np.unique(links)
     if folds == 0:
-        return [Fold(view, linked, linked, judge_by_links(view.adjacency, linked))]
+        return [Fold(view, linked, linked, judge_by_links(view.adjacency, linked, linked))]
     if folds < 2:
         raise UsageError(f"crossfit={folds} must be 0 (off) or at least 2.")
     parts = np.array_split(rng.permutation(links.shape[1]), min(folds, links.shape[1]))
@@ -75,8 +75,9 @@ def link_folds(view: TrainingView, folds: int, rng: np.random.Generator) -> list
     def all_pairs(part: np.ndarray) -> Fold:
         seen = view.hiding_links(links[:, part])
         target = TrainingView.adjacency_of(links[:, part], view.num_nodes)
-        judge = judge_by_links(target, everyone, known=seen.adjacency)
-        return Fold(seen, _sample(linked, rng), everyone, judge)
+        queries = _sample(linked, rng)
+        judge = judge_by_links(target, queries, everyone, known=seen.adjacency)
+        return Fold(seen, queries, everyone, judge)
 
     return [all_pairs(part) for part in parts]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.judges import Judge
@@ -27,5 +28,7 @@ class Fold:
         """I_t(u, v) of `queries` with all candidates, and which pairs count: each bool [b, c]."""
         shape = len(queries), len(self.candidates)
         row = np.repeat(np.arange(shape[0]), shape[1])
-        answers = self.judge(queries, row, np.tile(self.candidates, shape[0]))
-        return answers.alike.reshape(shape), answers.counted.reshape(shape)
+        node = np.tile(self.candidates, shape[0])
+        asked = (torch.from_numpy(part) for part in (queries, row, node))
+        answers = self.judge(torch.device("cpu"))(*asked)
+        return answers.alike.view(shape).numpy(), answers.counted.view(shape).numpy()

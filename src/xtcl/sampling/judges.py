@@ -1,8 +1,9 @@
 """Who knows which pairs are alike: the classes, the links, or a function of the user's.
 
-A judge answers for the few pairs that are listed, and says how many pairs every query makes with
-its candidates. So pairs that nobody lists are counted by subtraction, and but for a function, which
-has to be asked, no judge looks at them: totals follow from sizes of classes or numbers of links.
+A judge answers for the few pairs that are listed, where they lie, and says how many pairs every
+query makes with its candidates. So pairs that nobody lists are counted by subtraction, and but for
+a function, which has to be asked, no judge looks at them: totals follow from sizes of classes or
+numbers of links.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+import torch
+from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.sparse import holds
+from xtcl.relations.sparse import is_among
 
 Indicator = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """I_t(u, v) of the paper for all u [b] and v [c] at once: bool [b, c]."""
@@ -26,47 +29,62 @@ MAX_ASKED = 2**24
 class Answers(NamedTuple):
     """What a judge says of listed pairs, and of all pairs of the queries with candidates."""
 
-    alike: np.ndarray  # bool [m], I_t
-    counted: np.ndarray  # bool [m], which of the listed pairs count
-    totals: np.ndarray  # int64 [b, 2], how many pairs of each query count: others, and matches
+    alike: Tensor  # bool [m], I_t
+    counted: Tensor  # bool [m], which of the listed pairs count
+    totals: Tensor  # int64 [b, 2], how many pairs of each query count: others, and matches
 
 
-Judge = Callable[[np.ndarray, np.ndarray, np.ndarray], Answers]
+Judging = Callable[[Tensor, Tensor, Tensor], Answers]
 """Takes queries u [b]; of the listed pairs, row by row, the place of u in them and v, each [m]."""
+
+Judge = Callable[[torch.device], Judging]
+"""Takes the device where pairs will be listed, and brings there what it knows."""
 
 
 def judge_by_class(classes: np.ndarray, candidates: np.ndarray) -> Judge:
     """Alike are nodes of one class, `classes` [V]. Cost: O(b + m)."""
     sizes = np.bincount(classes[candidates], minlength=classes.max() + 1)
-    among = np.isin(np.arange(len(classes)), candidates)
+    itself = np.isin(np.arange(len(classes)), candidates)
 
-    def judge(queries: np.ndarray, row: np.ndarray, node: np.ndarray) -> Answers:
-        own, itself = classes[queries], among[queries]
-        matches = sizes[own] - itself
-        pairs = len(candidates) - itself
-        return Answers(own[row] == classes[node], queries[row] != node, _totals(pairs, matches))
+    def judge(device: torch.device) -> Judging:
+        totals = _totals(len(candidates) - itself, sizes[classes] - itself).to(device)
+        kind = torch.from_numpy(classes).to(device)
+
+        def judging(queries: Tensor, row: Tensor, node: Tensor) -> Answers:
+            u = queries[row]
+            return Answers(kind[u] == kind[node], u != node, totals[queries])
+
+        return judging
 
     return judge
 
 
 def judge_by_links(
-    target: sp.csr_array, candidates: np.ndarray, known: sp.csr_array | None = None
+    target: sp.csr_array,
+    queries: np.ndarray,
+    candidates: np.ndarray,
+    known: sp.csr_array | None = None,
 ) -> Judge:
     """Alike are nodes that `target` links; pairs that are `known` do not count.
 
     Both are symmetric 0/1 matrices [V, V] without loops or a pair in common, and all linked nodes
-    are candidates. Cost: O(m log m) and the links of the queries.
+    are candidates. Asked will be for `queries`. Cost: O(m log n) for the n links of the queries.
     """
-    among = np.isin(np.arange(target.shape[0]), candidates)
+    count = target.shape[0]
+    seen = known if known is not None else target[:, :0]
+    pairs = len(candidates) - np.isin(np.arange(count), candidates)
 
-    def judge(queries: np.ndarray, row: np.ndarray, node: np.ndarray) -> Answers:
-        pairs = len(candidates) - among[queries].astype(np.int64)
-        counted = queries[row] != node
-        if known is not None:
-            pairs -= np.diff(known.indptr)[queries]
-            counted &= ~holds(known, queries, row, node)
-        matches = np.diff(target.indptr)[queries]
-        return Answers(holds(target, queries, row, node), counted, _totals(pairs, matches))
+    def judge(device: torch.device) -> Judging:
+        matches, links = _keys(target, queries, device), _keys(seen, queries, device)
+        totals = _totals(pairs - np.diff(seen.indptr), np.diff(target.indptr)).to(device)
+
+        def judging(asked: Tensor, row: Tensor, node: Tensor) -> Answers:
+            u = asked[row]
+            key = u * count + node
+            counted = (u != node) & ~is_among(key, links)
+            return Answers(is_among(key, matches), counted, totals[asked])
+
+        return judging
 
     return judge
 
@@ -77,7 +95,7 @@ def judge_by_indicator(alike: Indicator, candidates: np.ndarray) -> Judge:
     place[candidates] = np.arange(len(candidates))
     height = max(1, MAX_ASKED // max(len(candidates), 1))
 
-    def judge(queries: np.ndarray, row: np.ndarray, node: np.ndarray) -> Answers:
+    def ask(queries: np.ndarray, row: np.ndarray, node: np.ndarray) -> tuple[np.ndarray, Tensor]:
         nothing = np.zeros(0, dtype=np.int64)
         said, pairs, matches = [nothing.astype(bool)], [nothing], [nothing]
         for first in range(0, len(queries), height):
@@ -88,17 +106,30 @@ def judge_by_indicator(alike: Indicator, candidates: np.ndarray) -> Judge:
             matches.append((found & counted).sum(axis=1))
             start, end = np.searchsorted(row, [first, first + height])
             said.append(found[row[start:end] - first, place[node[start:end]]])
-        return Answers(
-            np.concatenate(said),
-            queries[row] != node,
-            _totals(np.concatenate(pairs), np.concatenate(matches)),
-        )
+        totals = _totals(np.concatenate(pairs), np.concatenate(matches))
+        return np.concatenate(said), totals
+
+    def judge(device: torch.device) -> Judging:
+        def judging(queries: Tensor, row: Tensor, node: Tensor) -> Answers:
+            said, totals = ask(*(part.cpu().numpy() for part in (queries, row, node)))
+            counted = queries[row] != node
+            return Answers(torch.from_numpy(said).to(device), counted, totals.to(device))
+
+        return judging
 
     return judge
 
 
-def _totals(pairs: np.ndarray, matches: np.ndarray) -> np.ndarray:
-    return np.stack([pairs - matches, matches], axis=1).astype(np.int64)
+def _totals(pairs: np.ndarray, matches: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.stack([pairs - matches, matches], axis=1).astype(np.int64))
+
+
+def _keys(matrix: sp.csr_array, queries: np.ndarray, device: torch.device) -> Tensor:
+    """All entries (u, v) in the rows `queries` as u V + v, rising."""
+    asked = np.unique(queries)
+    links = matrix[asked]
+    u = np.repeat(asked, np.diff(links.indptr))
+    return torch.from_numpy(np.sort(u * matrix.shape[0] + links.indices)).to(device)
 
 
 def _checked(found: object, queries: int, candidates: int) -> np.ndarray:

@@ -19,7 +19,6 @@ from torch import Tensor
 from xtcl.errors import UsageError
 from xtcl.ranks import ranks
 from xtcl.relations.pattern_rows import PatternRows
-from xtcl.sampling.judges import Answers
 from xtcl.sampling.stumps import Stumps
 
 MAX_PATTERNS = 2**24
@@ -109,32 +108,3 @@ def pattern_codes(rows: PatternRows, nodes: Tensor, columns: Tensor | None = Non
     """Code of each pair [b, c], for all columns or the given ones."""
     levels = (level if columns is None else level[:, columns] for level in rows.levels(nodes))
     return encode(levels, len(rows.relations), len(rows.quantiles))
-
-
-def tabulate(
-    codes: np.ndarray, row: np.ndarray, answers: Answers, first: np.ndarray
-) -> PatternCounts:
-    """Count the patterns of listed pairs that count, and give code 0 the rest of the totals.
-
-    `row` [m] is the query of each pair. The codes of query i begin with first[i], which is 0, or
-    another number where queries of several groups are counted apart.
-    """
-    raised = codes.astype(np.int64) + first[row]
-    keys, times = _occurrences((2 * raised + answers.alike)[answers.counted])
-    counts = np.zeros((len(keys), 2), dtype=np.int64)
-    counts[np.arange(len(keys)), keys % 2] = times
-    starts = np.unique(first)
-    nothing = starts[np.searchsorted(starts, keys // 2, side="right") - 1]  # code 0 of its group
-    return PatternCounts.summed(
-        np.concatenate([keys // 2, nothing, first]),
-        np.concatenate([counts, -counts, answers.totals]),
-    )
-
-
-def _occurrences(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different numbers among `keys`, and how often each of them is there."""
-    if keys.max(initial=0) >= MAX_PATTERNS:
-        return np.unique(keys, return_counts=True)
-    times = np.bincount(keys)  # which need not sort
-    found = np.flatnonzero(times)
-    return found, times[found]

@@ -86,11 +86,12 @@ def find_positives(
         blocks = listed_scores(rows, *settings)
     else:
         blocks = whole_scores(rows, *settings)
-    found = [np.zeros((0, number), dtype=np.int64)]
-    scores = [np.zeros((0, number), dtype=np.float32)]
+    nodes = [torch.zeros(0, number, dtype=torch.int64, device=rows.device)]
+    scores = [torch.zeros(0, number, device=rows.device)]
     with alone():
         for best in blocks:
-            found.append(best.nodes)
+            nodes.append(best.nodes)
             scores.append(best.scores)
             progress(everyone.number * len(best.nodes))  # the others are about as far
-    return Positives(*(everyone.gather(np.concatenate(part)) for part in (found, scores)))
+        found = [torch.cat(parts).cpu().numpy() for parts in (nodes, scores)]
+    return Positives(*(everyone.gather(part) for part in found))

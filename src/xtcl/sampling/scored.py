@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,10 +11,10 @@ NOBODY = -1
 
 
 class Best(NamedTuple):
-    """The best candidates of a block of nodes, off the device."""
+    """The best candidates of a block of nodes, where they were found: nobody waits for them."""
 
-    nodes: np.ndarray  # int64 [b, number]
-    scores: np.ndarray  # float32 [b, number]
+    nodes: Tensor  # int64 [b, number]
+    scores: Tensor  # float32 [b, number]
 
 
 class Scored(NamedTuple):
@@ -33,8 +32,8 @@ class Scored(NamedTuple):
         node = node.masked_fill(torch.isneginf(score), NOBODY)
         padding = (0, number - wide)
         return Best(
-            torch.nn.functional.pad(node, padding, value=NOBODY).cpu().numpy(),
-            torch.nn.functional.pad(score, padding, value=-torch.inf).cpu().numpy(),
+            torch.nn.functional.pad(node, padding, value=NOBODY),
+            torch.nn.functional.pad(score, padding, value=-torch.inf),
         )
 
 

@@ -20,6 +20,8 @@ from torch import Tensor
 
 VALUES = 32
 """Similarities of a row in one thread, of a thousand at most."""
+SMALLEST = tl.constexpr(0x00800000)
+"""The bits of the smallest normal number."""
 
 
 @triton.jit
@@ -31,10 +33,12 @@ def _row_levels(similarities, nodes, ranks, levels, width, num_ranks, BLOCK: tl.
     bits = value.to(tl.int32, bitcast=True)
     bits = tl.where(column == tl.load(nodes + row), 0, bits)  # a node itself does not count
     level = tl.zeros([BLOCK], dtype=tl.int32)
+    positive = tl.sum((bits >= SMALLEST).to(tl.int32), axis=0)
     for place in range(num_ranks):
         rank = tl.load(ranks + place)
         reached = 0
-        step = 1 << 29  # the highest bit of 1.0
+        # In most sparse rows no more are > 0 than the rank asks for: all of these are above.
+        step = tl.where(positive <= rank, 0, 1 << 29)  # the highest bit of 1.0
         while step > 0:
             tried = reached + step
             count = tl.sum((bits >= tried).to(tl.int32), axis=0)
@@ -42,7 +46,7 @@ def _row_levels(similarities, nodes, ranks, levels, width, num_ranks, BLOCK: tl.
             # As many as the rank asks for: which value between them parts them from the rest does
             # not matter.
             step = tl.where(count == rank, 0, step >> 1)
-        least = tl.maximum(reached, 0x00800000)  # the smallest normal number: what is above is > 0
+        least = tl.maximum(reached, SMALLEST)  # what is above is > 0
         level += (bits >= least).to(tl.int32)
     tl.store(levels + row * width + column, level.to(tl.uint8), mask=inside)
 

@@ -13,10 +13,10 @@ from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.nearest.cut import Cut
 from xtcl.relations.nearest.graph_distance import most_steps, similarity_of_steps
 from xtcl.relations.nearest.on_device.links import Links
-from xtcl.relations.nearest.on_device.lists import Lists, is_among
+from xtcl.relations.nearest.on_device.lists import Lists
 from xtcl.relations.nearest.on_device.parts import in_parts
 from xtcl.relations.nearest.rows import Nearest
-from xtcl.relations.sparse import ranges
+from xtcl.relations.sparse import is_among, ranges
 from xtcl.relations.view import TrainingView
 
 

@@ -8,8 +8,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.relations.nearest.on_device.lists import is_among
-from xtcl.relations.sparse import row_entries, to_device
+from xtcl.relations.sparse import is_among, row_entries, to_device
 from xtcl.relations.view import TrainingView
 
 

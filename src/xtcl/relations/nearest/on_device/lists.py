@@ -57,12 +57,6 @@ def row_starts(key: Tensor, shape: tuple[int, int]) -> Tensor:
     return torch.searchsorted(key, width * torch.arange(height + 1, device=key.device))
 
 
-def is_among(keys: Tensor, known: Tensor) -> Tensor:
-    """Which keys, none negative, are in the sorted `known`."""
-    place = torch.searchsorted(known, keys)
-    return torch.nn.functional.pad(known, (0, 1), value=-1)[place] == keys
-
-
 def best_of_lists(lists: Lists, nodes: Tensor, cut: Cut) -> NearestRows:
     """Cut lists that belong to `nodes`; what is below TINY, and a node itself, does not count."""
     height, width = lists.shape

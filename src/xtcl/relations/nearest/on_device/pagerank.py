@@ -17,10 +17,11 @@ from xtcl.relations.nearest.cut import Cut
 from xtcl.relations.nearest.dense import of_whole_rows
 from xtcl.relations.nearest.on_device import parts
 from xtcl.relations.nearest.on_device.links import Links
-from xtcl.relations.nearest.on_device.lists import Lists, best_of_lists, is_among
+from xtcl.relations.nearest.on_device.lists import Lists, best_of_lists
 from xtcl.relations.nearest.pagerank import push_error
 from xtcl.relations.nearest.rows import Nearest, NearestRows
 from xtcl.relations.pagerank import TOLERANCE, PageRank
+from xtcl.relations.sparse import is_among
 from xtcl.relations.view import TrainingView
 
 SOURCES = 2**13

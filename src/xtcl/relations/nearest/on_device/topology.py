@@ -13,11 +13,11 @@ from xtcl.relations.nearest.cut import Cut
 from xtcl.relations.nearest.degree_order import DegreeOrder
 from xtcl.relations.nearest.jaccard import paths_of_two
 from xtcl.relations.nearest.on_device.links import Links
-from xtcl.relations.nearest.on_device.lists import Lists, best_of_lists, floors, is_among
+from xtcl.relations.nearest.on_device.lists import Lists, best_of_lists, floors
 from xtcl.relations.nearest.on_device.parts import in_parts
 from xtcl.relations.nearest.on_device.paths import ends_of_two
 from xtcl.relations.nearest.rows import Nearest
-from xtcl.relations.sparse import ranges
+from xtcl.relations.sparse import is_among, ranges
 from xtcl.relations.topology import Topology, mutual_information
 from xtcl.relations.view import TrainingView
 
