@@ -1,8 +1,8 @@
 """How long every stage of a fit takes on one GPU, roughly.
 
-The constants are seconds of an H200, fitted to PubMed, Computers and Cora in exact mode and to
-50,000 and a million nodes in top-k mode. docs/memory.md sets what they give beside what was
-measured: expect up to twice as much, or half. Small graphs wait for the CPU beside it.
+The constants are seconds of an H200, chosen by stages of PubMed, Computers and Cora and whole fits
+of CiteSeer and Photo in exact mode, and by 50,000 and a million nodes in top-k mode. docs/memory.md
+sets what they give beside what was measured: expect up to twice as much, or half.
 """
 
 from __future__ import annotations
