@@ -28,8 +28,8 @@ TRAINING, LAUNCHED = 0.02, 5.0e-3
 NUMBER, ARC = 4.0e-11, 2.3e-12
 """A number of a step's rows, forth and back; one that is summed over a link."""
 STOPPED = 0.8
-"""The share of the epochs that training takes where hidden links say when to stop: PubMed and
-Computers take nearly all."""
+"""The share of the epochs that training takes where hidden links say when to stop, as the
+seconds of PubMed and Computers suggest."""
 HEAD, ROW, HEAD_LINK, COPIED = 0.13, 7.0e-6, 6.5e-6, 1.3e-9
 """A head; a row of it, for each class; a link, for signals of pairs; a number of the embedding on
 its way to the host."""

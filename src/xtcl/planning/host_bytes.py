@@ -10,8 +10,8 @@ from xtcl.planning.relation_bytes import found_bytes, label_pairs_bytes
 from xtcl.planning.workload import Workload
 
 WITH_CUDA = round(2.2 * 2**30)
-"""What Python, torch and PyG take with the libraries of CUDA, once all are loaded: no less than fits
-of 50,000 and a million nodes beside an H200 leave when all else is taken off (torch 2.11)."""
+"""What Python, torch and PyG take with the libraries of CUDA, once all are loaded: no less than
+two fits beside an H200, of 50,000 and a million nodes, leave when all else is taken off."""
 
 
 def graph_bytes(work: Workload) -> int:
