@@ -22,11 +22,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stage_meter import HEAD, StageMeter, Taken, status_bytes
 
 from xtcl.memory import parse_memory
 from xtcl.progress import Advance
+
+if TYPE_CHECKING:
+    from xtcl.planning.fit_plan import FitPlan, StagePlan
 
 GIB = 2**30
 
@@ -104,24 +108,34 @@ def measure(chosen: argparse.Namespace) -> None:
     predicted = {stage.name: stage for stage in plan.stages}
     for name, taken in meter.taken.items():
         told = predicted.get(name)
-        figures = ("", "") if told is None else (f"{told.peak / GIB:.2f}", _told(told.seconds))
+        figures = ("", "") if told is None else (_host(told), _told(told.seconds))
         print(row.format(name, figures[0], _gb(taken), figures[1], *_seconds(taken)))
     whole = Taken(
         sum(taken.seconds for taken in meter.taken.values()),
         sum(taken.cpu_seconds for taken in meter.taken.values()),
         max(taken.peak for taken in meter.taken.values()),
     )
-    figures = (f"{plan.peak / GIB:.2f}", _told(plan.seconds))
+    figures = (_host(plan), _told(plan.seconds))
     print(row.format("everything", figures[0], _gb(whole), figures[1], *_seconds(whole)))
-    if chosen.device == "cuda":
-        print(f"memory of the GPU: {torch.cuda.max_memory_allocated() / GIB:.1f} GB")
+    peak = whole.peak
+    if chosen.device == "cuda":  # whose memory the budget is for
+        used, peak = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+        print(
+            f"memory of the GPU: {plan.peak / GIB:.1f} GB predicted, "
+            f"{used / GIB:.1f} in use, {peak / GIB:.1f} with what torch kept"
+        )
     if chosen.memory is not None:
-        kept = whole.peak <= parse_memory(chosen.memory)
+        kept = peak <= parse_memory(chosen.memory)
         print(f"budget {chosen.memory}: {'kept' if kept else 'NOT KEPT'}")
 
 
+def _host(told: StagePlan | FitPlan) -> str:
+    """The peak of the process, which beside a GPU is that of the host."""
+    return f"{(told.host_peak or told.peak) / GIB:.2f}"
+
+
 def _told(seconds: float | None) -> str:
-    """What was predicted; nothing is for a GPU."""
+    """What was predicted, if anything was."""
     return "" if seconds is None else f"{seconds:.0f}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,12 @@ from typer.testing import CliRunner
 
 from xtcl.cli.check import _estimates
 from xtcl.cli.main import app
-from xtcl.cli.plan_table import LONG, SHORTER
+from xtcl.cli.plan_table import LONG, SHORTER, print_plan
 from xtcl.graph.datasets import block_model
+from xtcl.planning.budget import EVERYTHING
+from xtcl.planning.fit_plan import lay_out
+from xtcl.planning.workload import Workload
+from xtcl.tasks.registry import make_task
 
 BUDGET = 4
 
@@ -59,6 +64,19 @@ def test_as_one_object(graph: str, task: str) -> None:
     assert plan["peak_bytes"] == max(stage["peak"] for stage in plan["stages"])
     assert plan["seconds"] == pytest.approx(sum(stage["seconds"] for stage in plan["stages"]))
     assert run(*words)[1] == text
+
+
+def test_beside_a_gpu_there_is_a_host(capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = make_task("nodes").recipe("gcn")
+    sizes = (2708, 5278, 1433, 4 * 2708 * 1433, 7, 270)
+    known = Workload("cora", "nodes", *sizes, recipe)
+    for device, shown in (("cpu", False), ("cuda", True)):
+        print_plan(lay_out(replace(known, device=device), EVERYTHING), None, known.nodes)
+        text = capsys.readouterr().out
+        assert ("host memory" in text) is shown
+        assert ("first fit of a process takes up to 7 seconds more" in text) is shown
+        assert "unknown" not in text
+    assert len(re.findall(r"GB +\d+\.\d\d GB", text)) == 6  # five stages and the whole
 
 
 def test_too_little_memory_is_refused_before_any_work(graph: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.learning.encoders.gat import GATEncoder
 from xtcl.learning.encoders.gcn import GCNEncoder
-from xtcl.learning.full_pass import full_pass_bytes, full_pass_fits
+from xtcl.learning.full_pass import full_pass_bytes
 from xtcl.learning.inputs import encoder_inputs
 from xtcl.learning.loss import contrastive_loss
 from xtcl.learning.trainer import TrainingSettings
@@ -72,18 +72,15 @@ def test_an_epoch_of_one_step() -> None:
     assert 0.4 * predicted < measured(encoder, 3, 9.0, settings) <= 1.02 * predicted
 
 
-def test_fits_or_does_not() -> None:
+def test_attention_over_ten_million_links() -> None:
     with torch.device("meta"):
         encoder = GATEncoder(128, 512)
     settings = TrainingSettings()
     needed = full_pass_bytes(encoder, 10**6, 10**7, settings, DRAWS)
     assert needed is not None
     assert 1.6e11 < needed < 2e11
-    assert full_pass_fits(needed, encoder, 10**6, 10**7, settings, DRAWS)
-    assert not full_pass_fits(needed - 1, encoder, 10**6, 10**7, settings, DRAWS)
 
 
 def test_of_a_module_of_the_user_s_own_nothing_is_known() -> None:
     own, settings = nn.Linear(3, 3), TrainingSettings()
     assert full_pass_bytes(own, 10**9, 10**9, settings, DRAWS) is None
-    assert full_pass_fits(1, own, 10**9, 10**9, settings, DRAWS)

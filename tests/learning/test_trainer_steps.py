@@ -188,7 +188,7 @@ def test_only_steps_that_are_surely_alike_are_replayed() -> None:
 
     whole = TrainingSettings(link_dropout=0.5)
     batches = TrainingSettings(batch=BatchSettings(neighbours=(5, 5)))
-    assert trainer._always_alike(GCNEncoder(3, 4), whole)
-    assert not trainer._always_alike(Own(3, 4), whole)
-    assert not trainer._always_alike(GATEncoder(3, 8), whole)
-    assert not trainer._always_alike(GCNEncoder(3, 4), batches)
+    assert trainer.always_alike(GCNEncoder(3, 4), whole)
+    assert not trainer.always_alike(Own(3, 4), whole)
+    assert not trainer.always_alike(GATEncoder(3, 8), whole)
+    assert not trainer.always_alike(GCNEncoder(3, 4), batches)

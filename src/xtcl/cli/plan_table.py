@@ -29,18 +29,29 @@ def duration(seconds: float | None) -> str:
 
 
 def print_plan(plan: FitPlan, budget: int | None, nodes: int) -> None:
-    """What was decided, then a row for each stage; the seconds are those of two CPU cores."""
+    """What was decided, then a row for each stage: the seconds are those of two CPU cores or a GPU.
+
+    Beside a GPU there is a host, which needs memory, too.
+    """
     console = Console()
     for line in decisions(plan, budget, nodes):
         console.print(line, markup=False, soft_wrap=True, highlight=False)
-    table = plain_table("stage", "time", "peak memory", numbers=["peak memory"])
+    heads = ("peak memory",) if plan.host_peak is None else ("peak memory", "host memory")
+    table = plain_table("stage", "time", *heads, numbers=heads)
     for stage in plan.stages:
-        table.add_row(stage.name, duration(stage.seconds), f"{stage.peak / GB:.2f} GB")
-    table.add_row("whole fit", duration(plan.seconds), f"{plan.peak / GB:.2f} GB")
+        table.add_row(stage.name, duration(stage.seconds), *_sizes(stage.peak, stage.host_peak))
+    table.add_row("whole fit", duration(plan.seconds), *_sizes(plan.peak, plan.host_peak))
     console.print()
     console.print(table)
+    if plan.first_fit:
+        more = f"The first fit of a process takes up to {plan.first_fit:.0f} seconds more."
+        console.print(f"\n{more}", markup=False, soft_wrap=True, highlight=False)
     if (plan.seconds or 0) > LONG and plan.recipe.sampler.cap is None:
         console.print(f"\n{SHORTER}", markup=False, soft_wrap=True, highlight=False)
+
+
+def _sizes(*peaks: int | None) -> list[str]:
+    return [f"{peak / GB:.2f} GB" for peak in peaks if peak is not None]
 
 
 def decisions(plan: FitPlan, budget: int | None, nodes: int) -> Iterator[str]:

@@ -43,19 +43,6 @@ def full_pass_bytes(
     return FLOAT * (floats + anchors * (draws * width + 5 * settings.negatives))
 
 
-def full_pass_fits(
-    budget: int,
-    encoder: nn.Module,
-    num_nodes: int,
-    num_edges: int,
-    settings: TrainingSettings,
-    draws: int,
-) -> bool:
-    """Whether a step takes at most `budget` bytes; one of unknown needs is given its chance."""
-    needed = full_pass_bytes(encoder, num_nodes, num_edges, settings, draws)
-    return needed is None or needed <= budget
-
-
 def _gcn(encoder: GCNEncoder, num_nodes: int) -> tuple[int, int]:
     width, attributes = encoder.linears[0].get_parameter("weight").shape
     norms = sum(isinstance(part, nn.BatchNorm1d) for part in encoder.modules())

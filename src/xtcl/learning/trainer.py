@@ -147,7 +147,8 @@ def train(
     apart = own_stream(device) if on_gpu else nullcontext()
     with apart, seeded(seed, device) as generator, rough_products():
         encoder = make_encoder().to(device)
-        repeats = on_gpu and loss is None and _always_alike(encoder, settings)
+        alone = loss is None and ranks().number == 1
+        repeats = on_gpu and alone and always_alike(encoder, settings)
         passes: FullBatch | MiniBatch
         if settings.batch.neighbours is None:
             passes = FullBatch(x, dropout, same_shapes=repeats)
@@ -210,11 +211,11 @@ def train(
     return encoder, Trained(embedding, tuple(losses))
 
 
-def _always_alike(encoder: nn.Module, settings: TrainingSettings) -> bool:
+def always_alike(encoder: nn.Module, settings: TrainingSettings) -> bool:
     """Whether every step launches the same work, whatever was drawn."""
     whole = settings.batch.neighbours is None
     # Nobody knows what a subclass does with its links.
-    return whole and type(encoder) is GCNEncoder and ranks().number == 1
+    return whole and type(encoder) is GCNEncoder
 
 
 def _shares(

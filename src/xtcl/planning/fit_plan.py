@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from xtcl.learning.full_pass import FLOAT
+from xtcl.planning.gpu_seconds import FIRST_FIT
 from xtcl.planning.head_bytes import head_bytes, joining_bytes
+from xtcl.planning.host_bytes import graph_bytes, host_peaks
 from xtcl.planning.relation_bytes import (
     found_bytes,
     kept_bytes,
@@ -28,18 +30,23 @@ from xtcl.planning.workload import LINKS, Workload
 from xtcl.tasks.recipe import Member, Plan, Recipe
 
 INTERPRETER = 560 * 2**20
-"""What Python, torch and PyG take before any work, and 60 MB that the allocator keeps of all."""
+"""What Python, torch and PyG take before any work, and 60 MB that the allocator keeps of all; on a
+GPU, about what the driver takes there."""
 
 STAGES = ("relations", "positives", "training", "embedding", "head")
 
 
 @dataclass(frozen=True)
 class StagePlan:
-    """What a stage will take: seconds (None: not known for this device), and bytes at its peak."""
+    """What a stage will take: seconds (None: not known for this device), and bytes at its peak.
+
+    Beside a GPU, whose bytes these are, `host_peak` are those of the host; None where it is both.
+    """
 
     name: str
     seconds: float | None
     peak: int
+    host_peak: int | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,8 @@ class FitPlan:
     """Whether the plan brought mini-batches in, where the recipe had none."""
     relations_kept: bool
     """Whether what relations are made of stays until the end of the fit."""
+    first_fit: float = 0.0
+    """Seconds that the first fit of a process takes on top."""
     notes: tuple[str, ...] = ()
     """Sentences about what was decided that changes the result."""
 
@@ -66,6 +75,11 @@ class FitPlan:
     def peak(self) -> int:
         """Bytes of the largest stage."""
         return max(stage.peak for stage in self.stages)
+
+    @property
+    def host_peak(self) -> int | None:
+        """The same of the host beside a GPU."""
+        return max((stage.host_peak for stage in self.stages if stage.host_peak), default=None)
 
     @property
     def largest(self) -> StagePlan:
@@ -100,7 +114,9 @@ class FitPlan:
             "store_bytes": self.store,
             "stages": [asdict(stage) for stage in self.stages],
             "seconds": self.seconds,
+            "first_fit_seconds": self.first_fit,
             "peak_bytes": self.peak,
+            "host_peak_bytes": self.host_peak,
         }
 
 
@@ -131,7 +147,8 @@ def _laid_out(work: Workload, budget: int, let_go: bool) -> FitPlan:
         embedding,
         standing + max(joining_bytes(planned), head_bytes(planned)),
     )
-    stages = zip(STAGES, predicted_seconds(planned), peaks, strict=True)
+    hosts = host_peaks(planned) if work.on_gpu else (None,) * len(STAGES)
+    stages = zip(STAGES, predicted_seconds(planned), peaks, hosts, strict=True)
     return FitPlan(
         planned.recipe,
         rows,
@@ -139,6 +156,7 @@ def _laid_out(work: Workload, budget: int, let_go: bool) -> FitPlan:
         store_bytes(work),
         mini_batches=planned.recipe != work.recipe,
         relations_kept=not let_go,
+        first_fit=FIRST_FIT if work.on_gpu else 0.0,
     )
 
 
@@ -163,4 +181,4 @@ def _trained(work: Workload, budget: int, standing: int) -> tuple[tuple[Plan, ..
 
 def base_bytes(work: Workload) -> int:
     """The interpreter with its libraries, and the graph with the copy that is trained on."""
-    return INTERPRETER + work.stored + 128 * work.edges + 64 * work.nodes
+    return INTERPRETER + graph_bytes(work)

@@ -1,4 +1,4 @@
-"""How long every stage of a fit takes on two CPU cores, roughly.
+"""How long every stage of a fit takes on two CPU cores, roughly, or on a GPU (`gpu_seconds`).
 
 The constants are seconds of one core, fitted to Cora, CiteSeer, Photo and PubMed, a block model of
 each mode and task, and multiplied by what two cores made of them. docs/memory.md sets what they
@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import math
 
-from xtcl.learning.encoders.layered import Layered
-from xtcl.learning.mini_pass import step_rows
+from xtcl.planning.gpu_seconds import Seconds, gpu_seconds
 from xtcl.planning.head_bytes import MOST_PAIRS
-from xtcl.planning.training_bytes import encoder_of
+from xtcl.planning.steps import Steps
 from xtcl.planning.workload import LINKS, Workload
 from xtcl.tasks.recipe import Member
 from xtcl.tasks.second_fit import MOST_ROWS
-
-Seconds = tuple[float | None, float | None, float | None, float | None, float | None]
 
 TWO_CORES = 0.55
 """What two cores take of the seconds of one: 14 of 25 on Cora, 43 of 77 on CiteSeer."""
@@ -44,6 +41,8 @@ SCORER = 4.5e-7
 
 def predicted_seconds(work: Workload) -> Seconds:
     """Seconds of relations, positives, training, embedding and head; None on other devices."""
+    if work.on_gpu:
+        return gpu_seconds(work)
     if work.device != "cpu":
         return None, None, None, None, None
     relations, positives = _top_k(work) if work.cap else _exact(work)
@@ -87,17 +86,10 @@ def _top_k(work: Workload) -> tuple[float, float]:
 
 
 def _training(work: Workload, member: Member) -> float:
-    encoder, settings = encoder_of(work, member), member.training
-    width = getattr(encoder, "width", 512)
-    looks = encoder.looks if isinstance(encoder, Layered) else (True,)
-    rows = [work.nodes] * (len(looks) + 1)
-    links = [2 * work.edges * look for look in looks]
-    if settings.batch.neighbours is not None and isinstance(encoder, Layered):
-        rows, links = step_rows(encoder, work.nodes, work.edges, settings, work.draws)
-    steps = settings.epochs * settings.steps(work.nodes)
+    number, width, rows, links = Steps.of(work, member)
     products = rows[0] * work.columns * width + sum(rows[1:-1]) * width**2
     arcs = sum(links) * width if work.encoder == "gat" else 0
-    return steps * (PRODUCT * products + NUMBER * sum(rows[1:]) * width + ARC * arcs)
+    return number * (PRODUCT * products + NUMBER * sum(rows[1:]) * width + ARC * arcs)
 
 
 def _head(work: Workload) -> float:

@@ -11,9 +11,10 @@ from torch import nn
 from xtcl.learning.batch_settings import BatchSettings
 from xtcl.learning.encoders.layered import Layered
 from xtcl.learning.encoders.registry import encoder_maker
-from xtcl.learning.full_pass import FLOAT, full_pass_bytes, full_pass_fits
+from xtcl.learning.full_pass import FLOAT, full_pass_bytes
 from xtcl.learning.mini_pass import mini_pass_bytes
 from xtcl.learning.trainer import TrainingSettings
+from xtcl.planning.recorded_bytes import gpu_step_bytes
 from xtcl.planning.workload import Workload
 from xtcl.tasks.recipe import Member
 
@@ -43,9 +44,10 @@ def data_bytes(work: Workload, encoder: nn.Module) -> int:
 
 
 def step_bytes(work: Workload, encoder: nn.Module, settings: TrainingSettings) -> int:
-    """A step of training; 0 for a user's own encoder, of which nothing is known."""
+    """A step of training, with its recording on a GPU; 0 for a user's own encoder: nobody knows."""
     passed = full_pass_bytes if settings.batch.neighbours is None else mini_pass_bytes
-    return passed(encoder, work.nodes, work.edges, settings, work.draws) or 0
+    needed = passed(encoder, work.nodes, work.edges, settings, work.draws) or 0
+    return gpu_step_bytes(work, encoder, settings, needed) if needed and work.on_gpu else needed
 
 
 def embedding_bytes(work: Workload, encoder: nn.Module, batch: BatchSettings) -> int:
@@ -71,9 +73,8 @@ def settled(work: Workload, encoder: nn.Module, member: Member, room: int) -> Me
     Where none does, it is the one that takes least. What was chosen by hand stays.
     """
     training = member.training
-    if training.batch.neighbours is not None or full_pass_fits(
-        room, encoder, work.nodes, work.edges, training, work.draws
-    ):
+    needed = step_bytes(work, encoder, training)
+    if training.batch.neighbours is not None or not needed or needed <= room:
         return member
     reach = encoder.reach if isinstance(encoder, Layered) else 0
     for smaller in _smaller(work.nodes, training, reach):
