@@ -8,8 +8,6 @@ in an index where there is one; and the attribute label distribution keeps a lis
 
 from __future__ import annotations
 
-import math
-
 import torch
 
 from xtcl.planning.workload import LINKS, Workload
@@ -20,15 +18,6 @@ from xtcl.relations.nearest.on_device.use import explores_on
 PAIR_BYTES = 56
 """Bytes a pair of the current block costs at the peak: its similarity, a copy to sort, the level,
 the score, and two double-precision sort keys of the tie-break with their intermediates."""
-
-BESIDE = 4 + 1
-"""Bytes a pair that are there while rows of a relation are made: codes, and the last levels."""
-
-ROW_BYTES, SHARED_BYTES = 4 + 4, 161
-"""Bytes a pair of topology's rows, and more for one with common neighbours: how many, and the
-similarity; its two places (16), three arguments of the mutual information (24), their shares and
-the sum (32), seven terms of the four cells (56), and of the cell at hand a mask, the ratio, two
-factors and their product (33), in double precision. Jaccard takes 20 in all."""
 
 LISTED_BYTES = 160
 """The same for a pair that top-k mode lists: its keys and digits before and after they are merged,
@@ -79,14 +68,8 @@ def label_pairs_bytes(work: Workload) -> int:
 def row_bytes(work: Workload) -> int:
     """What one row of a block takes."""
     if work.cap is None:
-        # A GPU makes all rows of a block at once where they are made one by one; a CPU a few.
-        return (max(PAIR_BYTES, overlap_bytes(work)) if work.on_gpu else PAIR_BYTES) * work.nodes
+        return PAIR_BYTES * work.nodes
     return LISTED_BYTES * min(RELATIONS * work.cap, work.nodes)
-
-
-def overlap_bytes(work: Workload) -> int:
-    """Bytes a pair while relations that count common neighbours make rows of the whole block."""
-    return BESIDE + ROW_BYTES + math.ceil(SHARED_BYTES * work.overlap)
 
 
 def usual_rows(work: Workload) -> int:

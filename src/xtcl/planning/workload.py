@@ -33,8 +33,6 @@ class Workload:
     encoder: str | nn.Module = "gcn"
     device: str = "cpu"
     store: bool = False
-    paths: int | None = None
-    """Paths of two steps, there and back among them; None: as many as equal degrees would make."""
 
     @classmethod
     def of(
@@ -63,19 +61,12 @@ class Workload:
             encoder=encoder,
             device=device,
             store=store,
-            paths=int((np.bincount(graph.edges.reshape(-1)).astype(np.int64) ** 2).sum()),
         )
 
     @property
     def on_gpu(self) -> bool:
         """Whether it runs on one of NVIDIA's."""
         return self.device.startswith("cuda")
-
-    @property
-    def overlap(self) -> float:
-        """The share of pairs that have a common neighbour, at most."""
-        equal = 4 * self.edges**2 / max(self.nodes, 1)
-        return min(1.0, (equal if self.paths is None else self.paths) / max(self.nodes, 1) ** 2)
 
     @property
     def cap(self) -> int | None:
