@@ -56,6 +56,8 @@ def test_nothing_to_draw_is_an_error(tmp_path: Path) -> None:
     [
         (["tables"], "There is no experiment 'tables'"),
         (["table-links", "--methods", "meta"], "There is no method 'meta' here"),
+        (["table-nodes", "--methods", "subgraph"], "SubGraph has no task 'nodes'. It knows: links"),
+        (["table-links", "--methods", "gcn,cocos"], "CoCoS has no task 'links'. It knows: nodes"),
         (["table-links", "--datasets", "nope"], "There is no data set 'nope' here"),
         (["table-nodes", "--device", "abacus"], "abacus"),
     ],
