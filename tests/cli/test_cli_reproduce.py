@@ -60,6 +60,7 @@ def test_nothing_to_draw_is_an_error(tmp_path: Path) -> None:
         (["table-links", "--methods", "gcn,cocos"], "CoCoS has no task 'links'. It knows: nodes"),
         (["table-links", "--datasets", "nope"], "There is no data set 'nope' here"),
         (["table-nodes", "--device", "abacus"], "abacus"),
+        (["table-nodes", "--seed", "4294967296"], "must be a whole number from 0 to"),
     ],
 )
 def test_misuse_is_a_sentence(arguments: list[str], sentence: str, tmp_path: Path) -> None:

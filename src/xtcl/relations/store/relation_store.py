@@ -63,6 +63,10 @@ class RelationStore:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "folder", Path(self.folder))
+        if self.folder.exists() and not self.folder.is_dir():
+            raise UsageError(
+                f"'{self.folder}' is a file, and a relation store is a folder: choose another name."
+            )
         if self.limit is not None and self.limit < 0:
             raise UsageError(f"limit={self.limit} must be a number of bytes, or None for no limit.")
         if self.limit is not None and self.folder.is_dir():
