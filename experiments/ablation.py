@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from ablation_rows import ENCODER, ROWS, Row
 from ablation_tables import page
-from kept import keep, tell
+from kept import conditions, keep, tell
 from options import names, run_options
 from protocol import TASKS
 from purity import share_of_same_class, share_of_test_links
@@ -32,7 +32,6 @@ from xtcl.baselines.method import Method
 from xtcl.device import pick_device
 from xtcl.errors import UsageError, XTCLError
 from xtcl.experiments.evaluate import make_split
-from xtcl.experiments.provenance import provenance
 from xtcl.experiments.resumable import evaluate_into
 from xtcl.files import atomic_path
 from xtcl.graph.datasets import load_dataset
@@ -136,7 +135,7 @@ def run(folder: Path, graph: Graph, task: str, row: Row, splits: int, device: to
         splits=splits,
         seed=FIRST_SEED,
         device=device,
-        conditions={"config": asdict(recipe), "fit": row.fit.__name__, **provenance(device)},
+        conditions={"config": asdict(recipe), "fit": row.fit.__name__, **conditions(device)},
         on_split=on_split,
     )
 

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from kept import keep, tell
+from kept import conditions, keep, tell
 from options import run_options
 from protocol import SPLITS
 from torch import Tensor
@@ -36,7 +36,6 @@ from xtcl.baselines.method import Method
 from xtcl.device import pick_device
 from xtcl.errors import XTCLError
 from xtcl.experiments.hidden_score import FOLDS, hidings
-from xtcl.experiments.provenance import provenance
 from xtcl.experiments.resumable import evaluate_into
 from xtcl.graph.datasets import load_dataset
 from xtcl.graph.node_split import NodeSplit
@@ -171,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             method,
             splits=chosen.splits or SPLITS[dataset],
             device=device,
-            conditions={"config": asdict(TASK.recipe(chosen.encoder)), **provenance(device)},
+            conditions={"config": asdict(TASK.recipe(chosen.encoder)), **conditions(device)},
             on_split=on_split,
         )
     return 0

@@ -7,7 +7,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from xtcl.experiments.provenance import code_digest, provenance
 from xtcl.files import atomic_path
+
+SCRIPTS = code_digest(Path(__file__).parent)
+
+
+def conditions(device: torch.device) -> dict[str, dict[str, str | int]]:
+    """What a figure hangs on, the code of the scripts included: they change parts of a system."""
+    found = provenance(device)
+    return found | {"versions": found["versions"] | {"scripts": SCRIPTS}}
 
 
 def tell(cell: str, seed: int, figure: float, seconds: float) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from kept import conditions
 from options import run_options
 from protocol import DATASETS
 from torch import Tensor
@@ -30,7 +31,6 @@ from xtcl.device import pick_device
 from xtcl.errors import XTCLError
 from xtcl.experiments.evaluate import make_split
 from xtcl.experiments.hidden_score import hidings
-from xtcl.experiments.provenance import provenance
 from xtcl.files import atomic_path
 from xtcl.graph.datasets import load_dataset
 from xtcl.graph.graph import Graph
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "seeds": list(range(FIRST_SEED, FIRST_SEED + chosen.splits)),
             "accuracy": accuracies,
             "config": asdict(make_task("nodes").recipe("gcn")),
-            **provenance(device),
+            **conditions(device),
         }
         with atomic_path(chosen.out / f"{dataset}.json") as temporary:
             temporary.write_text(json.dumps(record, indent=1) + "\n")

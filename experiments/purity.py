@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from kept import conditions
 from options import run_options
 
 from xtcl.device import pick_device
 from xtcl.errors import XTCLError
 from xtcl.experiments.evaluate import make_split
-from xtcl.experiments.provenance import provenance
 from xtcl.files import atomic_path
 from xtcl.graph.datasets import load_dataset
 from xtcl.graph.graph import Graph
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
             cell = {"mean": round(float(np.mean(shares)), 2), "runs": shares, "seeds": list(SEEDS)}
             cell |= dict(zip(list(measured[0])[1:], others, strict=True))
-            record.setdefault(task, {})[dataset] = cell | provenance(device)
+            record.setdefault(task, {})[dataset] = cell | conditions(device)
             with atomic_path(chosen.out) as temporary:
                 temporary.write_text(json.dumps(record, indent=1) + "\n")
             print(f"{dataset} {task}: {shares}", file=sys.stderr, flush=True)

@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from kept import keep, tell
+from kept import conditions, keep, tell
 from options import run_options
 from protocol import SPLITS, TASKS
 
 from xtcl.baselines.method import Method
 from xtcl.device import pick_device
 from xtcl.errors import XTCLError
-from xtcl.experiments.provenance import provenance
 from xtcl.experiments.resumable import evaluate_into
 from xtcl.experiments.tune import Tuned, tune
 from xtcl.graph.datasets import load_dataset
@@ -134,7 +133,7 @@ def run(
         method,
         splits=splits,
         device=device,
-        conditions={"search": search, **provenance(device)},
+        conditions={"search": search, **conditions(device)},
         on_split=on_split,
     )
 

@@ -13,11 +13,11 @@ APART = 4 * 2**20
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-def parse_memory(text: str | int) -> int:
-    """Bytes of "4GB", "512M", "1.5 GiB" or a plain number."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", str(text), re.IGNORECASE)
+def parse_memory(text: str | int, name: str = "memory") -> int:
+    """Bytes of "4GB", "512M", "1.5 GiB" or a plain number, given as the setting `name`."""
+    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", str(text), re.I)
     if match is None or float(match[1]) == 0:
-        raise UsageError(f"memory='{text}' is not an amount of memory; write something like 4GB.")
+        raise UsageError(f"{name}='{text}' is not a number of bytes; write something like 4GB.")
     return int(float(match[1]) * UNITS[match[2].upper()])
 
 

@@ -112,6 +112,9 @@ def test_explain_a_node_and_a_pair() -> None:
         (["explain", "NODES", "=cmd()", "'=cmd()"], USAGE, "name two for a pair"),
         (["explain", "NODES", "-53"], USAGE, "For the node with that id write: -- -53"),
         (["explain", "NODES", "n1", "--jsn"], USAGE, "No such option"),
+        (["links", "LINKS", "--pairs", "pairs.csv", "--out", "pairs.csv"], USAGE, "would be lost"),
+        (["predict", "NODES", "--nodes", "pairs.csv", "--out", "./pairs.csv"], USAGE, "is read"),
+        (["embed", "NODES", "--nodes", "pairs.csv", "--out", "pairs.csv"], USAGE, "is read"),
         (["links", "LINKS", "--pairs", "pairs.csv"], DATA, "there is no node 'who' in the run"),
     ],
 )
@@ -120,11 +123,13 @@ def test_what_cannot_be_is_a_sentence_and_writes_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_rows(Path("pairs.csv"), ["u", "v"], [["n1", "who"]])
+    before = Path("pairs.csv").read_bytes()
     folders = {"NODES": run_folder("nodes"), "LINKS": run_folder("links")}
     result = invoke(*(folders.get(word, word) for word in arguments))
     assert (result.exit_code, result.stdout) == (code, "")
     assert said in " ".join(result.stderr.split())
     assert [path.name for path in tmp_path.iterdir()] == ["pairs.csv"]
+    assert Path("pairs.csv").read_bytes() == before
 
 
 @pytest.mark.parametrize("command", ["predict", "embed", "links", "explain"])

@@ -83,6 +83,12 @@ def test_a_line_for_people(tmp_path: Path, name: str) -> None:
     assert result.stderr == ""
 
 
+def test_one_split_has_no_standard_error() -> None:
+    result = evaluate("cora", "--method", "logistic", "--splits", "1")
+    assert result.exit_code == 0, result.stderr
+    assert "±" not in result.stdout
+
+
 def test_the_packaged_data_set_by_name_in_any_case() -> None:
     told = json.loads(evaluate("Cora", "--method", "logistic", "--splits", "1", "--json").stdout)
     assert told["dataset"] == "cora"

@@ -109,6 +109,14 @@ def test_stored_relations(tmp_path: Path) -> None:
         assert f"{entry['pairs']:,}" in text
 
 
+def test_a_store_with_a_folder_called_like_a_file(tmp_path: Path) -> None:
+    RelationStore(tmp_path).open_or_compute(TrainingView.of(small_graph()), Link(), (0.9,)).close()
+    (tmp_path / "old.parquet").mkdir()
+    with pytest.warns(UserWarning, match=r"'.*old\.parquet' is no file of the relation store"):
+        (entry,) = read_json("relations", "--store", str(tmp_path))
+    assert entry["relation"] == "link"
+
+
 def test_a_store_that_is_not_there(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["relations", "--store", str(tmp_path / "nothing")])
     assert result.exit_code == 3

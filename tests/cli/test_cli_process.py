@@ -42,7 +42,7 @@ def graph_file(tmp_path: Path) -> Path:
 
 
 def test_a_warning_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "damaged.parquet").write_text("garbage")
+    (tmp_path / f"{'0' * 64}.parquet").write_text("garbage")
     done = python("-m", "xtcl", "relations", "--store", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("Warning: ")

@@ -56,8 +56,11 @@ def test_nothing_to_draw_is_an_error(tmp_path: Path) -> None:
     [
         (["tables"], "There is no experiment 'tables'"),
         (["table-links", "--methods", "meta"], "There is no method 'meta' here"),
+        (["table-nodes", "--methods", "subgraph"], "SubGraph has no task 'nodes'. It knows: links"),
+        (["table-links", "--methods", "gcn,cocos"], "CoCoS has no task 'links'. It knows: nodes"),
         (["table-links", "--datasets", "nope"], "There is no data set 'nope' here"),
         (["table-nodes", "--device", "abacus"], "abacus"),
+        (["table-nodes", "--seed", "4294967296"], "must be a whole number from 0 to"),
     ],
 )
 def test_misuse_is_a_sentence(arguments: list[str], sentence: str, tmp_path: Path) -> None:

@@ -7,15 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import ablation
+import kept
 import numpy as np
 import pytest
 import torch
 from ablation_rows import DEFAULT, ENCODER, ROWS, Row
 from ablation_tables import page
+from kept import conditions
 from small_runs import shrink_recipes, small_graph
 
 from xtcl.experiments.evaluate import make_split
-from xtcl.experiments.provenance import provenance
+from xtcl.experiments.provenance import code_digest, provenance
 from xtcl.graph.graph import Graph
 from xtcl.graph.node_split import NodeSplit
 from xtcl.progress import Progress
@@ -23,6 +25,7 @@ from xtcl.tasks.recipe import Recipe
 from xtcl.tasks.registry import make_task
 from xtcl.tasks.training_side import training_side
 
+CPU = torch.device("cpu")
 ALL = [(task, row) for task, rows in ROWS.items() for row in rows]
 
 
@@ -71,6 +74,12 @@ def test_changes_reach_the_member_they_name() -> None:
     assert sum(m.weight**2 for m in three[:3]) == pytest.approx(linear.weight**2)
 
 
+def test_the_code_of_the_scripts_is_a_condition() -> None:
+    found = conditions(CPU)
+    assert found["versions"].pop("scripts") == code_digest(Path(kept.__file__).parent)
+    assert found == provenance(CPU)
+
+
 @pytest.mark.parametrize("task", ["nodes", "links"])
 def test_all_rows_on_splits_of_exploration(
     one_small_cora: Graph, tmp_path: Path, task: str
@@ -81,7 +90,7 @@ def test_all_rows_on_splits_of_exploration(
         assert record["seeds"] == [1000]
         assert record["method"] == row.name
         assert record["fit"] == row.fit.__name__
-        assert {k: record[k] for k in ("versions", "hardware")} == provenance(torch.device("cpu"))
+        assert {k: record[k] for k in ("versions", "hardware")} == conditions(CPU)
         shares = json.loads((tmp_path / "purity" / f"cora-{task}-{row.name}.json").read_text())
         assert list(shares) == ["1000"]
 
@@ -102,7 +111,7 @@ def test_a_row_goes_on_and_keeps_its_purity(
     split = make_split(graph, "nodes", 1001)
     assert isinstance(split, NodeSplit)
     side = training_side(graph, split)
-    method.fit(side, "nodes", seed=1001, device=torch.device("cpu"), progress=Progress())
+    method.fit(side, "nodes", seed=1001, device=CPU, progress=Progress())
     assert method.positives.shape == (graph.num_nodes, 5)
     assert graph.labels is not None
     right = [

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from test_layers import RANK
 
 import xtcl
 from xtcl.experiments import provenance as module
@@ -21,7 +22,7 @@ def test_versions_are_those_installed() -> None:
     versions = provenance(CPU)["versions"]
     assert versions.pop("python") == platform.python_version()
     assert versions.pop("xtcl") == xtcl.__version__
-    assert versions.pop("code") == module.code_digest()
+    assert versions.pop("code") == module.CODE
     assert list(versions) == ["numpy", "scipy", "torch", "torch_geometric"]
     for name, version in versions.items():
         # torch says how it was built, too: 2.13.0+cpu
@@ -64,22 +65,30 @@ def test_plain_values_without_paths() -> None:
     assert str(Path.home()) not in text
 
 
-def test_the_digest_of_the_code_sees_code_and_nothing_else(
+def write(home: Path, **files: str) -> str:
+    """The digest of a folder with one file in each package."""
+    for package, text in files.items():
+        (home / package).mkdir(exist_ok=True)
+        (home / package / "one.py").write_text(text)
+    return module.code_digest(home)
+
+
+def test_the_digest_of_the_code_sees_code_and_nothing_else(tmp_path: Path) -> None:
+    first = write(tmp_path, tasks='"""Doc."""\n\ndef f(x):\n    """Doc."""\n    return x + 1\n')
+    assert write(tmp_path, tasks="def f(x):  # why\n    return (x + 1)\n", cli="print()") == first
+    assert write(tmp_path, tasks="def f(x):\n    return x + 2\n") != first
+
+
+def test_no_code_that_an_experiment_may_use_is_left_out_of_the_digest(tmp_path: Path) -> None:
+    before = {name for name, rank in RANK.items() if rank <= RANK["experiments"]}
+    for name in before:
+        assert write(tmp_path, **{name: "x = 1\n"}) != write(tmp_path, **{name: "x = 2\n"})
+
+
+def test_code_edited_while_a_batch_runs_is_not_what_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "cli").mkdir()
+    before = provenance(CPU)
+    write(tmp_path, tasks="edited = True\n")
     monkeypatch.setattr(xtcl, "__file__", str(tmp_path / "__init__.py"))
-
-    def digest(task: str, command: str = "") -> str:
-        (tmp_path / "tasks" / "one.py").write_text(task)
-        (tmp_path / "cli" / "one.py").write_text(command)
-        module.code_digest.cache_clear()
-        return module.code_digest()
-
-    try:
-        first = digest('"""Doc."""\n\ndef f(x):\n    """Doc."""\n    return x + 1\n')
-        assert digest("def f(x):  # why\n    return (x + 1)\n", "print()") == first
-        assert digest("def f(x):\n    return x + 2\n") != first
-    finally:
-        module.code_digest.cache_clear()
+    assert provenance(CPU) == before

@@ -32,6 +32,17 @@ def check_new(nodes: Path | None, edges: Path | None) -> None:
         raise UsageError("--edges are links of new nodes: name their table with --nodes, too.")
 
 
+def check_no_input(out: Path | None, *inputs: Path | None) -> None:
+    """Refuse to write over a table that the same command reads."""
+    from xtcl.errors import UsageError
+
+    for table in inputs:
+        if out and table and out.exists() and table.exists() and out.samefile(table):
+            raise UsageError(
+                f"--out '{out}' is a table that is read, and would be lost: choose another name."
+            )
+
+
 def tell(table: AnswerTable, what: str, out: Path | None, as_json: bool) -> None:
     """Write the table to `out`, or print it, as CSV or as one JSON object."""
     from xtcl.answers.answer_file import write_answers

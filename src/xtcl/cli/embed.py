@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from xtcl.cli.answer_output import check_new, load_run, tell_written
+from xtcl.cli.answer_output import check_new, check_no_input, load_run, tell_written
 from xtcl.cli.errors import reported
 from xtcl.cli.options import JsonOption, NewEdgesOption, NewNodesOption, RunFolder
 
@@ -35,6 +35,7 @@ def embed(
 
     check_file(out, EMBEDDING_KINDS)
     check_new(nodes, edges)
+    check_no_input(out, nodes, edges)
     model = load_run(run)
     if nodes is None:
         rows = NewRows(names_of(model.training_side_.graph), model.embedding_)

@@ -60,6 +60,7 @@ def evaluate(
     from xtcl.baselines.xtcl import XTCLMethod
     from xtcl.device import pick_device
     from xtcl.experiments.evaluate import evaluate as run
+    from xtcl.report.markdown import spread
 
     chosen = make_method(method)
     chosen.check_task(task.value)
@@ -92,7 +93,7 @@ def evaluate(
     console = Console()
     console.print(
         f"{result.method} on {result.dataset}, {result.task}: "
-        f"{result.metric} {result.mean:.2f} ± {result.stderr:.2f} over {splits} split(s)",
+        f"{result.metric} {spread(result.mean, result.stderr)} over {splits} split(s)",
         markup=False,
     )
     console.print("runs: " + ", ".join(f"{run:.2f}" for run in result.runs))

@@ -219,7 +219,7 @@ def _relation_store(folder: Path | None, limit: str | None) -> RelationStore | N
         if limit is not None:
             raise UsageError("--store-limit says how large a store may grow: name it with --store.")
         return None
-    return RelationStore(folder, None if limit is None else parse_memory(limit))
+    return RelationStore(folder, None if limit is None else parse_memory(limit, "--store-limit"))
 
 
 def left_out_sentence(name: str, kinds: Sequence[str], task: TaskName) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from xtcl.cli.answer_output import load_run, tell
+from xtcl.cli.answer_output import check_no_input, load_run, tell
 from xtcl.cli.errors import reported
 from xtcl.cli.options import JsonOption, RunFolder
 
@@ -36,6 +36,7 @@ def links(
 
     if out is not None:
         check_file(out)
+    check_no_input(out, pairs)
     model = load_run(run)
     if pairs is None:
         tell(likely_links(model, k), "links", out, as_json)

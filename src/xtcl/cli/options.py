@@ -26,7 +26,8 @@ class EncoderName(StrEnum):
     gat = "gat"
 
 
-def _seed(given: int) -> int:
+def checked_seed(given: int) -> int:
+    """A seed that all generators take."""
     # Not min and max of the option, which its help would spell out.
     if not 0 <= given < 2**32:
         raise typer.BadParameter(f"{given} must be a whole number from 0 to 2**32 - 1.")
@@ -52,7 +53,7 @@ LabelOption = Annotated[str | None, typer.Option("--label", help="Column with th
 TaskOption = Annotated[TaskName, typer.Option("--task", help="What to embed for.")]
 SeedOption = Annotated[
     int,
-    typer.Option("--seed", metavar="N", callback=_seed, help="Seeds split and fit."),
+    typer.Option("--seed", metavar="N", callback=checked_seed, help="Seeds split and fit."),
 ]
 TrainOption = Annotated[
     float | None,

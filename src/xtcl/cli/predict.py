@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from xtcl.cli.answer_output import check_new, load_run, tell
+from xtcl.cli.answer_output import check_new, check_no_input, load_run, tell
 from xtcl.cli.errors import reported
 from xtcl.cli.options import JsonOption, NewEdgesOption, NewNodesOption, RunFolder
 
@@ -35,6 +35,7 @@ def predict(
     if out is not None:
         check_file(out)
     check_new(nodes, edges)
+    check_no_input(out, nodes, edges)
     model = load_run(run)
     table = predictions(model) if nodes is None else predict_new(model, nodes, edges)
     tell(table, "predictions", out, as_json)

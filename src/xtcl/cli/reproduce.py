@@ -12,7 +12,7 @@ from rich.console import Console
 
 from xtcl.cli.bars import Bars
 from xtcl.cli.errors import INTERRUPTED, reported
-from xtcl.cli.options import DataOption, DeviceOption, JsonOption
+from xtcl.cli.options import DataOption, DeviceOption, JsonOption, checked_seed
 from xtcl.errors import DataError
 
 
@@ -29,7 +29,10 @@ def reproduce(
         str | None, typer.Option(help="Only these systems, with commas between.")
     ] = None,
     splits: Annotated[int | None, typer.Option(min=1, help="How many splits.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The seed of the first split.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(metavar="N", callback=checked_seed, help="The seed of the first split."),
+    ] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
     draw_only: Annotated[
         bool, typer.Option("--draw-only", help="Draw from the runs that are there; make none.")

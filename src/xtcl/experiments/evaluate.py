@@ -24,14 +24,17 @@ from xtcl.tasks.training_side import training_side
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A method's figures over splits, in percent; `stderr` is the standard error of the mean."""
+    """A method's figures over splits, in percent; `stderr` is the standard error of the mean.
+
+    It is None where there is one split only.
+    """
 
     dataset: str
     task: str
     method: str
     metric: str
     mean: float
-    stderr: float
+    stderr: float | None
     runs: list[float]
     seeds: list[int]
     seconds: list[float]
@@ -43,14 +46,14 @@ class Evaluation:
         """From the figure in percent and the seconds of each seed."""
         seeds = sorted(done)
         figures = [done[seed][0] for seed in seeds]
-        spread = standard_error(figures) or 0.0
+        spread = standard_error(figures)
         return cls(
             dataset=dataset,
             task=task,
             method=method,
             metric=make_task(task).metric,
             mean=round(float(np.mean(figures)), 4),
-            stderr=round(spread, 4),
+            stderr=None if spread is None else round(spread, 4),
             runs=figures,
             seeds=seeds,
             seconds=[done[seed][1] for seed in seeds],

@@ -6,7 +6,6 @@ import ast
 import hashlib
 import os
 import platform
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +15,8 @@ import torch_geometric
 
 import xtcl
 
-MEASURED = ("graph", "relations", "sampling", "learning", "tasks", "baselines")
-"""The packages that decide what a method answers."""
+SHOWING = ("answers", "cli", "integrations", "report", "runs")
+"""Packages that no figure hangs on: they come after it. All other code may decide one."""
 
 
 def provenance(device: torch.device) -> dict[str, dict[str, str | int]]:
@@ -31,7 +30,7 @@ def provenance(device: torch.device) -> dict[str, dict[str, str | int]]:
             "torch": str(torch.__version__),
             "torch_geometric": torch_geometric.__version__,
             "xtcl": xtcl.__version__,
-            "code": code_digest(),
+            "code": CODE,
         },
         "hardware": {
             "cpu": _cpu_model(),
@@ -42,17 +41,17 @@ def provenance(device: torch.device) -> dict[str, dict[str, str | int]]:
     }
 
 
-@cache
-def code_digest() -> str:
-    """A hash of the code that decides figures, the same under every Python.
+def code_digest(home: Path) -> str:
+    """A hash of the code under a folder that decides figures, the same under every Python.
 
     Comments and docstrings are no part of it.
     """
-    home = Path(xtcl.__file__).parent
     digest = hashlib.sha256()
-    for path in sorted(path for name in MEASURED for path in (home / name).rglob("*.py")):
-        digest.update(path.relative_to(home).as_posix().encode())
-        digest.update(_spelled(ast.parse(path.read_text())).encode())
+    for path in sorted(home.rglob("*.py")):
+        place = path.relative_to(home)
+        if place.parts[0] not in SHOWING:
+            digest.update(place.as_posix().encode())
+            digest.update(_spelled(ast.parse(path.read_text(encoding="utf-8"))).encode())
     return digest.hexdigest()[:16]
 
 
@@ -82,3 +81,7 @@ def _cpu_model() -> str:
         if key.strip() == "model name":
             return value.strip()
     return platform.machine()
+
+
+CODE = code_digest(Path(xtcl.__file__).parent)
+"""Read at once: files that are edited while a batch runs are not the code that it runs."""

@@ -17,3 +17,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def spread(mean: float, error: float | None, sign: str = "") -> str:
     """A mean with its standard error, which a single run does not have."""
     return f"{mean:{sign}.2f}" if error is None else f"{mean:{sign}.2f} ± {error:.2f}"
+
+
+def page(parts: Iterable[str]) -> str:
+    """Paragraphs, tables and lists under each other; those that are empty are left out."""
+    return "\n\n".join(part for part in parts if part) + "\n"

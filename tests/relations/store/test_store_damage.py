@@ -128,3 +128,41 @@ def test_listing_sets_damaged_files_aside(store: RelationStore) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.warns(UserWarning, match="is damaged"):
         assert store.listing() == []
+
+
+def test_a_folder_in_the_place_of_a_file_is_left_out_of_the_listing(store: RelationStore) -> None:
+    (path,) = files(store)
+    folder = path.with_name(f"{'0' * 64}.parquet")
+    folder.mkdir()
+    with pytest.warns(UserWarning, match=r"0\.parquet' .*cannot be read .*is left as it is"):
+        (entry,) = store.listing()
+    assert entry.file == path.name
+    assert folder.is_dir()
+
+
+def test_a_pass_goes_on_without_a_file_that_cannot_be_read(store: RelationStore) -> None:
+    (path,) = files(store)
+    path.unlink()
+    path.mkdir()
+    rows = PatternRows([RELATION], VIEW, QUANTILES, store)
+    (wanted,) = PatternRows([RELATION], VIEW, QUANTILES).levels(all_nodes(40))
+    with (
+        pytest.warns(UserWarning, match="cannot be read"),
+        pytest.warns(UserWarning, match="computed but not kept"),
+        rows.over(all_nodes(40)) as passing,
+    ):
+        (found,) = passing.levels(all_nodes(40))
+    assert found.equal(wanted)
+    assert files(store) == [path]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_is_not_the_stores_is_left_alone(store: RelationStore, kind: str) -> None:
+    (path,) = files(store)
+    foreign = store.folder / "nodes.parquet"
+    foreign.write_bytes(path.read_bytes()) if kind == "file" else foreign.mkdir()
+    with pytest.warns(UserWarning, match="'.*nodes.parquet' is no file of the relation store"):
+        (entry,) = store.listing()
+    assert entry.file == path.name
+    RelationStore(store.folder, limit=0)  # whoever opens it evicts
+    assert files(store) == [foreign]

@@ -83,8 +83,8 @@ def test_writing_keeps_the_limit_but_never_removes_what_was_just_written(tmp_pat
 
 def test_damaged_files_and_what_dead_writers_left_go_too(tmp_path: Path) -> None:
     store = filled(tmp_path)
-    (tmp_path / "x.parquet.damaged").write_bytes(b"?")
-    fresh, old = tmp_path / ".a.parquet.1.tmp", tmp_path / ".b.parquet.2.tmp"
+    (tmp_path / f"{'0' * 64}.parquet.damaged").write_bytes(b"?")
+    fresh, old = (tmp_path / f".{name * 64}.parquet.1.tmp" for name in "ab")
     for path in (fresh, old):
         path.write_bytes(b"half")
     moment = time.time() - ABANDONED_SECONDS - 60

@@ -62,6 +62,9 @@ class Comparison(Experiment):
 
         Quick: on the part of a data set around its best linked node.
         """
+        for method in scope.methods or ():
+            if method in METHODS:
+                make_method(method).check_task(self.task)
         methods = chosen("method", scope.methods, self.systems())
         return [
             self.measurement(dataset, method, seed, QUICK_NODES if scope.quick else None)

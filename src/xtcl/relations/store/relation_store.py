@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from xtcl.relations.store.stored_relation import ASIDE, DamagedFileError, Stored
 from xtcl.relations.view import TrainingView
 
 SUFFIX = ".parquet"
+OWN = "[0-9a-f]" * 64 + SUFFIX
+"""What the store's files are called. Whatever else lies in the folder is not ours to touch."""
 ABANDONED_SECONDS = 24 * 3600
 """A temporary file that nobody has written to for so long belongs to a writer that died."""
 
@@ -60,6 +63,10 @@ class RelationStore:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "folder", Path(self.folder))
+        if self.folder.exists() and not self.folder.is_dir():
+            raise UsageError(
+                f"'{self.folder}' is a file, and a relation store is a folder: choose another name."
+            )
         if self.limit is not None and self.limit < 0:
             raise UsageError(f"limit={self.limit} must be a number of bytes, or None for no limit.")
         if self.limit is not None and self.folder.is_dir():
@@ -158,7 +165,14 @@ class RelationStore:
     def listing(self) -> list[StoreEntry]:
         """What there is, used last first."""
         found = []
-        for path in self.folder.glob(f"*{SUFFIX}"):
+        for path in sorted(self.folder.glob(f"*{SUFFIX}")):
+            if not path.match(OWN):
+                warnings.warn(
+                    f"'{path}' is no file of the relation store: it is not listed, and left as it "
+                    "is.",
+                    stacklevel=2,
+                )
+                continue
             stored = self._opened(path)
             if stored is not None:
                 with stored:
@@ -170,17 +184,18 @@ class RelationStore:
         self._evict(keep=None)
 
     def _evict(self, keep: Path | None) -> None:
-        for path in self.folder.glob(f".*{SUFFIX}.*.tmp"):
+        for path in self.folder.glob(f".{OWN}.*.tmp"):
             with suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
                     path.unlink()
         if self.limit is None:
             return
         files = []
-        for path in (*self.folder.glob(f"*{SUFFIX}"), *self.folder.glob(f"*{SUFFIX}{ASIDE}")):
+        for path in (*self.folder.glob(OWN), *self.folder.glob(f"{OWN}{ASIDE}")):
             with suppress(FileNotFoundError):  # somebody else removed it
                 status = path.stat()
-                files.append((status.st_mtime_ns, status.st_size, path))
+                if S_ISREG(status.st_mode):
+                    files.append((status.st_mtime_ns, status.st_size, path))
         total = sum(size for _, size, _ in files)
         for _, size, path in sorted(files):
             if total <= self.limit:
@@ -199,6 +214,13 @@ class RelationStore:
             return None
         except DamagedFileError as damage:
             warnings.warn(str(damage), stacklevel=3)
+            return None
+        except OSError as trouble:  # a folder of that name, or a file of somebody else's
+            warnings.warn(
+                f"'{path}' of the relation store cannot be read ({trouble.strerror}), and is left "
+                "as it is. Remove it, or choose another folder.",
+                stacklevel=3,
+            )
             return None
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from xtcl.experiments.reproduction.class_count import PRINTED, ClassCount
 from xtcl.experiments.reproduction.experiment import Record
+from xtcl.report.markdown import page
 from xtcl.report.pictures import OTHER, picture
+from xtcl.report.reproduction.conditions import conditions
 from xtcl.report.reproduction.curves import curves_of, curves_table, draw_curves
 
 
@@ -28,6 +30,7 @@ def draw_class_count(experiment: ClassCount, records: Sequence[Record], folder: 
         f"anew; 10 % of the labels train. The paper's GCN: {paper}. Its table is headed PubMed, "
         "which has three classes in all; its text speaks of Cora.",
         curves_table(curves, "classes"),
+        conditions(records),
         f"![{experiment.title}]({experiment.name}.svg)",
     ]
-    return "\n\n".join(parts) + "\n"
+    return page(parts)

@@ -12,9 +12,10 @@ from xtcl.baselines.registry import METHODS
 from xtcl.experiments.reproduction.comparison import ORDER, SPLITS, Comparison
 from xtcl.experiments.reproduction.experiment import Record
 from xtcl.experiments.reproduction.paper_tables import COLUMNS, PRINTED, printed
-from xtcl.report.markdown import DASH, spread, table
+from xtcl.report.markdown import DASH, page, spread, table
 from xtcl.report.pictures import FIRST, OTHER, OURS, picture
 from xtcl.report.reproduction.cells import SIGNIFICANT, Cell, Cells, gather, p_value, ranking
+from xtcl.report.reproduction.conditions import conditions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,10 +62,10 @@ def draw_comparison(experiment: Comparison, records: Sequence[Record], folder: P
                 ["median of all others", *(_others(cells, d, METHODS) for d in datasets)],
             ],
         ),
-        _conditions(records),
+        conditions(records),
         f"![{experiment.title}]({experiment.name}.svg)",
     ]
-    return "\n\n".join(parts) + "\n"
+    return page(parts)
 
 
 def _part(records: Sequence[Record]) -> list[str]:
@@ -139,20 +140,6 @@ def _others(cells: Cells, dataset: str, methods: Container[str]) -> str:
         if where == dataset and method in methods and not method.startswith("xtcl") and cell.seconds
     ]
     return f"{np.median(others):.1f}" if others else DASH
-
-
-def _conditions(records: Sequence[Record]) -> str:
-    """Which machines and which code made the runs."""
-    made: dict[str, int] = {}
-    for record in records:
-        hardware, versions = record.hardware, record.versions
-        gpu = "no GPU" if hardware["gpu"] == "none" else hardware["gpu"]
-        text = (
-            f"{gpu}; {hardware['cpu']}, {hardware['threads']} thread(s); xtcl {versions['xtcl']} "
-            f"(code {versions['code']}), torch {versions['torch']}"
-        )
-        made[text] = made.get(text, 0) + 1
-    return "\n".join(f"- {count} runs: {text}" for text, count in made.items())
 
 
 def _picture(

@@ -10,8 +10,9 @@ import numpy as np
 from xtcl.experiments.reproduction.experiment import Record
 from xtcl.experiments.reproduction.importance import TASKS, Importance
 from xtcl.relations.registry import relation_title
-from xtcl.report.markdown import DASH, table
+from xtcl.report.markdown import DASH, page, table
 from xtcl.report.pictures import PALETTE, picture
+from xtcl.report.reproduction.conditions import conditions
 
 
 def draw_importance(experiment: Importance, records: Sequence[Record], folder: Path) -> str:
@@ -30,8 +31,8 @@ def draw_importance(experiment: Importance, records: Sequence[Record], folder: P
         if shown:
             parts += [f"## {task}", _table(shown)]
     _picture(experiment, first, folder)
-    parts.append(f"![{experiment.title}]({experiment.name}.svg)")
-    return "\n\n".join(parts) + "\n"
+    parts += [conditions(first), f"![{experiment.title}]({experiment.name}.svg)"]
+    return page(parts)
 
 
 def relations_of(records: Sequence[Record]) -> list[str]:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from xtcl.experiments.reproduction.experiment import Record
 from xtcl.experiments.reproduction.learning_curve import LearningCurve
+from xtcl.report.markdown import page
 from xtcl.report.pictures import picture
+from xtcl.report.reproduction.conditions import conditions
 from xtcl.report.reproduction.curves import curves_of, curves_table, draw_curves
 
 
@@ -37,5 +39,5 @@ def draw_learning_curve(experiment: LearningCurve, records: Sequence[Record], fo
             axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
             axes.minorticks_off()
             axes.legend(frameon=False, fontsize=8)
-    parts.append(f"![{experiment.title}]({experiment.name}.svg)")
-    return "\n\n".join(parts) + "\n"
+    parts += [conditions(records), f"![{experiment.title}]({experiment.name}.svg)"]
+    return page(parts)

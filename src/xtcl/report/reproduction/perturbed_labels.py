@@ -9,8 +9,9 @@ import numpy as np
 
 from xtcl.experiments.reproduction.experiment import Record
 from xtcl.experiments.reproduction.perturbed_labels import PerturbedLabels
-from xtcl.report.markdown import table
+from xtcl.report.markdown import page, table
 from xtcl.report.pictures import picture
+from xtcl.report.reproduction.conditions import conditions
 from xtcl.report.reproduction.curves import Value, curves_of, curves_table, draw_curves
 
 AXIS = "perturbed nodes"
@@ -51,8 +52,8 @@ def draw_perturbed_labels(
                 axes.title.set_fontsize(9)
                 axes.legend(frameon=False, fontsize=8)
         figure.suptitle(experiment.title)
-    parts.append(f"![{experiment.title}]({experiment.name}.svg)")
-    return "\n\n".join(parts) + "\n"
+    parts += [conditions(records), f"![{experiment.title}]({experiment.name}.svg)"]
+    return page(parts)
 
 
 def _information(records: Sequence[Record]) -> str:

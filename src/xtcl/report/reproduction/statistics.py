@@ -7,8 +7,9 @@ from pathlib import Path
 
 from xtcl.experiments.reproduction.experiment import Record
 from xtcl.experiments.reproduction.statistics import PRINTED, DatasetStatistics
-from xtcl.report.markdown import table
+from xtcl.report.markdown import page, table
 from xtcl.report.pictures import FIRST, picture
+from xtcl.report.reproduction.conditions import conditions
 
 COUNTS = ("nodes", "edges", "classes", "attributes")
 
@@ -32,14 +33,11 @@ def draw_statistics(experiment: DatasetStatistics, records: Sequence[Record], fo
         axes.margins(0.25)
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_title(experiment.title)
-    return (
-        "\n\n".join(
-            [
-                f"# {experiment.title}",
-                "Edges are counted in both directions, as the paper counts them.",
-                table(["data set", *COUNTS, "the paper"], rows),
-                f"![{experiment.title}]({experiment.name}.svg)",
-            ]
-        )
-        + "\n"
-    )
+    parts = [
+        f"# {experiment.title}",
+        "Edges are counted in both directions, as the paper counts them.",
+        table(["data set", *COUNTS, "the paper"], rows),
+        conditions(records),
+        f"![{experiment.title}]({experiment.name}.svg)",
+    ]
+    return page(parts)

@@ -11,8 +11,9 @@ from xtcl.errors import DataError
 from xtcl.experiments.growth import Growth, fit_growth
 from xtcl.experiments.reproduction.experiment import Record
 from xtcl.experiments.reproduction.training_time import SYSTEMS, TrainingTime
-from xtcl.report.markdown import DASH, table
+from xtcl.report.markdown import DASH, page, table
 from xtcl.report.pictures import PALETTE, picture
+from xtcl.report.reproduction.conditions import conditions
 from xtcl.report.reproduction.curves import Curves, curves_of, curves_table, draw_curves
 
 TITLES = {"xgsampler": "XGSampler", "naive-xgboost": "Naive XGBoost"}
@@ -41,9 +42,10 @@ def draw_training_time(experiment: TrainingTime, records: Sequence[Record], fold
         "Growth as a power of the number of nodes, with its 95 % interval:",
         table(["", "exponent"], [[name, exponent(law)] for name, law in laws.items()]),
         saved(curves),
+        conditions(records),
         f"![{experiment.title}]({experiment.name}.svg)",
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return page(parts)
 
 
 def law_of(line: dict[float, list[float]]) -> Growth | None:
