@@ -12,8 +12,8 @@ import torch
 
 from xtcl.planning.workload import LINKS, Workload
 from xtcl.relations.block_height import block_height
-from xtcl.relations.capped_rows import LISTED_ROWS
 from xtcl.relations.nearest.on_device.use import explores_on
+from xtcl.relations.searched_lists import LISTED_ROWS
 
 PAIR_BYTES = 56
 """Bytes a pair of the current block costs at the peak: its similarity, a copy to sort, the level,
