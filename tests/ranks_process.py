@@ -31,7 +31,10 @@ CASES = [
         {"store": True, "cap": 6},
     )
 ]
-AGAIN = [("nodes", {"store": True}), ("nodes", {"store": True, "cap": 6})]
+AGAIN: list[tuple[str, dict[str, Any]]] = [
+    ("nodes", {"store": True}),
+    ("nodes", {"store": True, "cap": 6}),
+]
 
 
 def found(task: str, options: dict[str, Any], folder: Path) -> dict[str, np.ndarray]:

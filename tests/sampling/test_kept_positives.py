@@ -18,22 +18,26 @@ from xtcl.sampling.xgsampler import XGSampler
 
 
 def fitted(
-    store: RelationStore | None = None, seed: int = 0, sweeps: int = 4, **capped: int
+    store: RelationStore | None = None,
+    seed: int = 0,
+    sweeps: int = 4,
+    cap: int | None = None,
+    index_past: int | None = None,
 ) -> XGSampler:
     view = make_view(50, 2)
     folds = label_folds(view, None, 3, np.random.default_rng(0))
-    settings = SamplerSettings(quantiles=(0.7,), sweeps=sweeps, **capped)  # type: ignore[arg-type]
+    settings = SamplerSettings((0.7,), sweeps=sweeps, cap=cap, index_past=index_past)
     return XGSampler("paper", settings, seed=seed, store=store).fit(view, folds)
 
 
-@pytest.mark.parametrize("capped", [{}, {"cap": 4}])
-def test_places_and_empty_places_come_back(capped: dict[str, int], tmp_path: Path) -> None:
+@pytest.mark.parametrize("cap", [None, 4])
+def test_places_and_empty_places_come_back(cap: int | None, tmp_path: Path) -> None:
     """With more places than candidates some rows are not full, and scores do not rise."""
     store = RelationStore(tmp_path)
-    expected = fitted(**capped).positives(49)
+    expected = fitted(cap=cap).positives(49)
     assert not expected.filled.all()
     for _ in range(2):
-        found = fitted(store, **capped).positives(49)
+        found = fitted(store, cap=cap).positives(49)
         np.testing.assert_array_equal(found.nodes, expected.nodes)
         np.testing.assert_array_equal(found.scores, expected.scores)
     assert [entry.parameters["number"] for entry in _kept(store)] == [49]

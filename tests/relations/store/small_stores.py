@@ -15,6 +15,7 @@ from xtcl.relations import searched_lists
 from xtcl.relations.above_rows import AboveRows
 from xtcl.relations.capped_rows import CappedRows
 from xtcl.relations.level_rows import ComputedLevels
+from xtcl.relations.nearest.registry import nearest
 from xtcl.relations.nearest.rows import Nearest, NearestRows
 from xtcl.relations.pattern_rows import PatternRows
 from xtcl.relations.registry import PAPER_RELATIONS, resolve_relations
@@ -115,7 +116,6 @@ class CallCounter:
             return original(rows, nodes)
 
         monkeypatch.setattr(SimilarityRows, "__call__", counted)
-        nearest = searched_lists.nearest
 
         def counted_search(relation: Relation, *given: Any, **options: Any) -> Nearest:
             search = nearest(relation, *given, **options)
