@@ -15,6 +15,7 @@ from strategies import make_view
 
 from xtcl.graph.datasets import block_model
 from xtcl.relations.nearest import factors
+from xtcl.relations.nearest.on_device import use
 from xtcl.relations.pattern_rows import all_nodes
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, Rows
@@ -73,6 +74,15 @@ def test_no_store_cold_and_warm_agree(
     for again in (height, None):
         forget_positives(store)
         assert result(task, store, height=again, cap=cap) == plain
+
+
+def test_lists_that_were_searched_for_on_the_device_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(use, "DEVICES", frozenset({"cpu"}))
+    plain = result("nodes", None, cap=5)
+    for height in (3, None):
+        assert result("nodes", RelationStore(tmp_path), height=height, cap=5) == plain
 
 
 def test_exact_and_capped_fits_share_a_store(tmp_path: Path) -> None:
