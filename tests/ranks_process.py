@@ -23,7 +23,17 @@ NODES = 200
 CASES = [
     (task, options)
     for task in ("nodes", "links")
-    for options in ({}, {"cap": 6}, {"cap": 6, "quantiles": (0.5, 0.9)}, {"store": True})
+    for options in (
+        {},
+        {"cap": 6},
+        {"cap": 6, "quantiles": (0.5, 0.9)},
+        {"store": True},
+        {"store": True, "cap": 6},
+    )
+]
+AGAIN: list[tuple[str, dict[str, Any]]] = [
+    ("nodes", {"store": True}),
+    ("nodes", {"store": True, "cap": 6}),
 ]
 
 
@@ -58,11 +68,15 @@ def main() -> None:
     """Find everything together, and once more what then is in the store."""
     with taking_part() as (rank, out):
         results = dict(all_found(out))
-        again = found("nodes", {"store": True}, out / "store")
+        again = {
+            f"again {task} {options} {name}": array
+            for task, options in AGAIN
+            for name, array in found(task, options, out / "store").items()
+        }
         ranks().check_same("the same")
         with pytest.raises(UsageError, match="given different graphs"):
             ranks().check_same(str(rank))
-    results |= {f"again {name}": array for name, array in again.items()}
+    results |= again
     assert ranks().number == 1
     np.savez(out / f"rank-{rank}.npz", **results)  # type: ignore[arg-type]
 

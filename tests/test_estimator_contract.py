@@ -23,6 +23,8 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit
 from xtcl.graph.node_split import NodeSplit
 from xtcl.progress import Progress
+from xtcl.relations import searched_lists
+from xtcl.relations.nearest import pairs
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.relation import SimilarityRows
 from xtcl.relations.store import RelationStore
@@ -242,21 +244,23 @@ def _smallest_budget(model: XTCL, graph: Graph, split: Any) -> int:
     return high
 
 
+@pytest.mark.parametrize("cap", [None, 6])
 @pytest.mark.parametrize("task", ["nodes", "links"])
-def test_a_store_gives_the_same_result(task: str, tmp_path: Path) -> None:
+def test_a_store_gives_the_same_result(task: str, cap: int | None, tmp_path: Path) -> None:
     graph = small_graph()
     split = small_split(graph, task)
-    plain = result_of(small_model(task).fit(graph, split))
+    plain = result_of(small_model(task, cap=cap).fit(graph, split))
     for store in (tmp_path / "s", str(tmp_path / "s"), RelationStore(tmp_path / "s", limit=10**9)):
-        assert_same(plain, result_of(small_model(task, store=store).fit(graph, split)))
+        assert_same(plain, result_of(small_model(task, cap=cap, store=store).fit(graph, split)))
 
 
+@pytest.mark.parametrize("cap", [None, 6])
 def test_a_second_fit_with_another_encoder_computes_no_relation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cap: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = small_graph()
     split = small_split(graph, "nodes")
-    first = small_model(store=tmp_path).fit(graph, split)
+    first = small_model(cap=cap, store=tmp_path).fit(graph, split)
     computed = set()
     original = SimilarityRows.__call__
 
@@ -265,7 +269,9 @@ def test_a_second_fit_with_another_encoder_computes_no_relation(
         return original(rows, nodes)
 
     monkeypatch.setattr(SimilarityRows, "__call__", noted)
-    second = small_model(encoder="gat", store=tmp_path).fit(graph, split)
+    monkeypatch.setattr(pairs, "nearest", None)  # nothing is searched for either
+    monkeypatch.setattr(searched_lists, "nearest", None)
+    second = small_model(encoder="gat", cap=cap, store=tmp_path).fit(graph, split)
     assert computed == set()
     np.testing.assert_array_equal(first.positives_, second.positives_)
 

@@ -89,8 +89,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         Kept by working in smaller blocks, which changes no result, and where a training step over
         the whole graph has no room, in mini-batches; see `memory_plan` and docs/memory.md.
     store : folder, RelationStore or None
-        Where the relations' above pairs are kept for the next fit; the result does not change.
-        Not used in top-k mode.
+        Where above pairs and positives are kept for the next fit; the result does not change.
     random_state : int
         Seeds everything. Global random states are not touched.
     progress : Progress or None

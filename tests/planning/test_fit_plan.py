@@ -11,6 +11,8 @@ import pytest
 from small_runs import small_graph, small_model, small_split
 
 from xtcl.errors import BudgetError
+from xtcl.experiments.evaluate import make_split
+from xtcl.graph.datasets import load_dataset
 from xtcl.planning.budget import EVERYTHING, memory_there, plan_fit
 from xtcl.planning.fit_plan import INTERPRETER, lay_out
 from xtcl.planning.relation_bytes import (
@@ -19,11 +21,15 @@ from xtcl.planning.relation_bytes import (
     PAIR_BYTES,
     SMALLEST_BLOCK,
     preparing_bytes,
+    store_bytes,
     usual_rows,
 )
 from xtcl.planning.workload import Workload
+from xtcl.relations.store import RelationStore
 from xtcl.runs.identity import fit_identity
+from xtcl.tasks.pipeline import FitOptions, find_positives
 from xtcl.tasks.registry import make_task
+from xtcl.tasks.training_side import training_side
 
 GB = 2**30
 DATA_SETS = {
@@ -167,6 +173,20 @@ def _tight() -> int:
         else:
             high = middle
     return high
+
+
+@pytest.mark.parametrize("cap", [None, 8, 32])
+def test_the_store_takes_what_was_told(cap: int | None, tmp_path: Path) -> None:
+    graph = load_dataset("cora")
+    side = training_side(graph, make_split(graph, "nodes", 0))
+    task = make_task("nodes")
+    recipe = task.recipe("gcn")
+    recipe = replace(recipe, sampler=replace(recipe.sampler, cap=cap))
+    find_positives(side.graph, task, recipe, FitOptions(store=RelationStore(tmp_path)))
+    taken = sum(path.stat().st_size for path in tmp_path.iterdir())
+    told = store_bytes(Workload.of(side, "nodes", recipe, store=True))
+    assert taken / 2 < told < 2 * taken
+    assert store_bytes(Workload.of(side, "nodes", recipe)) == 0
 
 
 def test_a_gpu_lists_more_at_a_time() -> None:

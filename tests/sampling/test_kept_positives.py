@@ -17,20 +17,27 @@ from xtcl.sampling.settings import SamplerSettings
 from xtcl.sampling.xgsampler import XGSampler
 
 
-def fitted(store: RelationStore | None = None, seed: int = 0, sweeps: int = 4) -> XGSampler:
+def fitted(
+    store: RelationStore | None = None,
+    seed: int = 0,
+    sweeps: int = 4,
+    cap: int | None = None,
+    index_past: int | None = None,
+) -> XGSampler:
     view = make_view(50, 2)
     folds = label_folds(view, None, 3, np.random.default_rng(0))
-    settings = SamplerSettings(quantiles=(0.7,), sweeps=sweeps)
+    settings = SamplerSettings((0.7,), sweeps=sweeps, cap=cap, index_past=index_past)
     return XGSampler("paper", settings, seed=seed, store=store).fit(view, folds)
 
 
-def test_places_and_empty_places_come_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cap", [None, 4])
+def test_places_and_empty_places_come_back(cap: int | None, tmp_path: Path) -> None:
     """With more places than candidates some rows are not full, and scores do not rise."""
     store = RelationStore(tmp_path)
-    expected = fitted().positives(49)
+    expected = fitted(cap=cap).positives(49)
     assert not expected.filled.all()
     for _ in range(2):
-        found = fitted(store).positives(49)
+        found = fitted(store, cap=cap).positives(49)
         np.testing.assert_array_equal(found.nodes, expected.nodes)
         np.testing.assert_array_equal(found.scores, expected.scores)
     assert [entry.parameters["number"] for entry in _kept(store)] == [49]
@@ -44,6 +51,9 @@ def test_whatever_decides_positives_is_in_their_name() -> None:
         (fitted(), 5, None),
         (fitted(seed=1), 6, None),
         (fitted(sweeps=1), 6, None),
+        (fitted(cap=49), 6, None),
+        (fitted(cap=50), 6, None),  # the same positives, but who is to know
+        (fitted(cap=49, index_past=1000), 6, None),
     ]
     known = {name_of(describe_positives(first, 6, None))}
     assert name_of(describe_positives(fitted(), 6, None)) in known

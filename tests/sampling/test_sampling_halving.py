@@ -14,8 +14,9 @@ from strategies import make_view
 from torch import Tensor
 
 from xtcl.relations.attribute_similarity import AttributeSimilarity
-from xtcl.relations.capped_rows import CappedRows, LevelLists
+from xtcl.relations.capped_rows import CappedRows
 from xtcl.relations.halving import in_blocks
+from xtcl.relations.level_lists import LevelLists
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, Rows, SimilarityRows
 from xtcl.relations.store import RelationStore
@@ -91,12 +92,14 @@ def test_counts_positives_and_similarities_stay_the_same(task: str) -> None:
     assert {32, 16, 8} <= set(Crowded.asked)
 
 
-def test_a_store_gets_every_row_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cap", [None, 5])
+def test_a_store_gets_every_row_once(cap: int | None, tmp_path: Path) -> None:
     store = RelationStore(tmp_path)
-    plain = result("nodes", relations=with_likeness(crowded=False))
-    assert result("nodes", relations=with_likeness(crowded=True), store=store) == plain
-    assert list(tmp_path.glob("*.parquet"))
-    assert result("nodes", relations=with_likeness(crowded=False), store=store) == plain
+    plain = result("nodes", relations=with_likeness(crowded=False), cap=cap)
+    for crowded in (True, False):
+        relations = with_likeness(crowded=crowded)
+        assert result("nodes", relations=relations, cap=cap, store=store) == plain
+        assert list(tmp_path.glob("*.parquet"))
 
 
 @pytest.mark.parametrize("task", ["nodes", "links"])

@@ -124,9 +124,7 @@ def fit(
             random_state=seed,
             progress=bars,
         )
-        recipe = model.resolved_recipe()  # refuses before anything is read or written
-        if store is not None and recipe.sampler.cap is not None:
-            notes.print("Top-k mode does not use the relation store: its lists are not kept.")
+        model.resolved_recipe()  # refuses before anything is read or written
         budget = None if memory is None else parse_memory(memory)
         whole = read_graph(graph, data, notes, task.value, nodes=nodes, edges=edges, label=label)
         share = training_share(graph, task.value, train)

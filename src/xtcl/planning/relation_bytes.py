@@ -12,8 +12,8 @@ import torch
 
 from xtcl.planning.workload import LINKS, Workload
 from xtcl.relations.block_height import block_height
-from xtcl.relations.capped_rows import LISTED_ROWS
 from xtcl.relations.nearest.on_device.use import explores_on
+from xtcl.relations.searched_lists import LISTED_ROWS
 
 PAIR_BYTES = 56
 """Bytes a pair of the current block costs at the peak: its similarity, a copy to sort, the level,
@@ -32,6 +32,9 @@ LINK_FORMS = 120
 EXPLORATION, GPU_EXPLORATION = 300 * 2**20, 2 * 2**30
 """What searches of sparse graphs list at a time in top-k mode (`relations.nearest.parts`, and
 `on_device.parts`)."""
+
+ABOVE_PAIR, LISTED_PAIR = 3, 4
+"""Bytes of a pair in the relation store: where a row has few, its nodes lie further apart."""
 
 SMALLEST_BLOCK = 64
 """Rows that relations are computed in on a CPU, whatever they are asked for."""
@@ -88,10 +91,13 @@ def found_bytes(work: Workload) -> int:
 
 
 def store_bytes(work: Workload) -> int:
-    """What a relation store gets, about: the above pairs of all rows, at three bytes each."""
-    if not work.store or work.cap is not None:
+    """What a relation store gets, about: the above pairs of all rows, and the positives."""
+    if not work.store:
         return 0
     rows = work.rounds * work.nodes + work.queries
-    share = 1 - min(work.recipe.sampler.quantiles)
+    above = (1 - min(work.recipe.sampler.quantiles)) * work.nodes
     relations = RELATIONS - (2 if work.task == LINKS else 0)
-    return int(3 * relations * share * rows * work.nodes)
+    positives = LISTED_PAIR * work.rounds * work.nodes * work.recipe.positives
+    if work.cap is None:
+        return int(ABOVE_PAIR * relations * rows * above) + positives
+    return int(LISTED_PAIR * relations * rows * min(above, work.cap)) + positives

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
+from xtcl.relations.level_lists import LevelLists
 from xtcl.relations.sparse import row_entries
 
 
@@ -41,16 +42,20 @@ class AboveRows:
     def of_block(cls, nodes: Tensor, similarities: Tensor, levels: Tensor) -> AboveRows:
         """From dense blocks [b, V] of rising `nodes`; nodes left out between them get no pairs."""
         place, partner = torch.nonzero(levels, as_tuple=True)
+        lengths = torch.bincount(place, minlength=len(nodes))
+        where = place, partner
+        return cls.of_lists(nodes, lengths, partner, similarities[where], levels[where])
+
+    @classmethod
+    def of_lists(
+        cls, nodes: Tensor, lengths: Tensor, partners: Tensor, similarities: Tensor, levels: Tensor
+    ) -> AboveRows:
+        """From the lists of rising `nodes`, of `lengths` [b] and one after the other."""
         asked = nodes.cpu().numpy()
-        lengths = np.zeros(asked[-1] - asked[0] + 1, dtype=np.int64)
-        lengths[asked - asked[0]] = torch.bincount(place, minlength=len(asked)).cpu().numpy()
-        return cls(
-            int(asked[0]),
-            _starts(lengths),
-            partner.cpu().numpy(),
-            similarities[place, partner].cpu().numpy(),
-            levels[place, partner].cpu().numpy(),
-        )
+        spread = np.zeros(asked[-1] - asked[0] + 1, dtype=np.int64)
+        spread[asked - asked[0]] = lengths.cpu().numpy()
+        values = (part.cpu().numpy() for part in (partners, similarities, levels))
+        return cls(int(asked[0]), _starts(spread), *values)
 
     @classmethod
     def empty(cls, first: int, end: int) -> AboveRows:
@@ -92,16 +97,23 @@ class AboveRows:
             self.levels[pairs],
         )
 
+    def lists(self, nodes: Tensor) -> LevelLists:
+        """The rows of `nodes`, which are among them, on their device. O(1) a pair."""
+        start = torch.from_numpy(self.start).to(nodes.device)
+        row, entry = row_entries(start, nodes - self.first)
+        partner, level = (
+            torch.from_numpy(part).to(nodes.device)[entry] for part in (self.nodes, self.levels)
+        )
+        return LevelLists(row, partner, level)
+
     def level_block(self, nodes: Tensor, num_nodes: int) -> Tensor:
         """Levels of `nodes`, which are among the rows, to all nodes: uint8 [b, V] on their device.
 
         O(b V) for the zeros and O(1) a pair.
         """
-        start = torch.from_numpy(self.start).to(nodes.device)
-        row, entry = row_entries(start, nodes - self.first)
-        partner = torch.from_numpy(self.nodes).to(nodes.device)[entry]
+        row, partner, level = self.lists(nodes)
         block = torch.zeros(len(nodes), num_nodes, dtype=torch.uint8, device=nodes.device)
-        block[row, partner] = torch.from_numpy(self.levels).to(nodes.device)[entry]
+        block[row, partner] = level
         return block
 
 

@@ -7,40 +7,32 @@ Each row's above set is cut to its `cap` best, found without making the row wher
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import copy
-from typing import NamedTuple
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from xtcl.relations.level_lists import LevelLists
 from xtcl.relations.nearest.levels import list_levels, list_thresholds
-from xtcl.relations.nearest.on_device import levels
-from xtcl.relations.nearest.on_device.use import explores_on
 from xtcl.relations.nearest.pairs import PairSimilarities, pair_similarities
-from xtcl.relations.nearest.registry import nearest
-from xtcl.relations.nearest.rows import Nearest, NearestRows
 from xtcl.relations.relation import Relation
+from xtcl.relations.searched_lists import SearchedLists
 from xtcl.relations.standing import Standing
+from xtcl.relations.store.list_passes import Lists, lists_over
+from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
-
-LISTED_ROWS = 2**13
-"""Nodes of a block, unless another number is asked for: some 100 MB with nine lists of 32."""
 
 FEW = 0.1
 """Share of the nodes up to which a pass asks for too few rows to build an index for it alone."""
 
 
-class LevelLists(NamedTuple):
-    """Above pairs row by row: the place of u in the block, v, and the level they reach."""
-
-    row: Tensor  # int64 [m]
-    node: Tensor  # int64 [m]
-    level: Tensor  # uint8 [m], 1 or more
-
-
 class CappedRows:
-    """For a block of nodes: each relation's above pairs, cut to the `cap` best of every row."""
+    """For a block of nodes: each relation's above pairs, cut to the `cap` best of every row.
+
+    With a `store`, a pass (`over`) reads the lists that are there and keeps those that are not.
+    """
 
     def __init__(
         self,
@@ -49,35 +41,38 @@ class CappedRows:
         quantiles: Sequence[float],
         cap: int,
         index_past: int | None = None,
+        store: RelationStore | None = None,
     ) -> None:
         self.relations = tuple(relations)
         self.quantiles = tuple(quantiles)
         self.num_nodes = view.num_nodes
         self.device = view.device
+        self.store = store
         self._view, self._cap, self._index_past = view, cap, index_past
-        self._few = False
-        self._nearest: dict[Relation, Nearest] = {}
+        self._searched = [
+            SearchedLists(relation, view, self.quantiles, cap, index_past)
+            for relation in self.relations
+        ]
+        self._by_relation: list[Lists] = [searched.lists for searched in self._searched]
         self._pairs: dict[Relation, PairSimilarities] = {}
 
     def bind(self) -> None:
         """Do now what all rows of a relation share, which ranks divide while all are here."""
-        for relation in self.relations:
-            self._bound(relation)
+        for searched in self._searched:
+            _ = searched.search
 
     @property
     def index_recall(self) -> dict[str, float]:
-        """By relation the share of the best that an index finds, where one was built so far."""
-        found = {
-            relation.name: getattr(search, "index_recall", None)
-            for relation, search in self._nearest.items()
+        """By relation the share of the best that an index found, where one was asked so far."""
+        return {
+            searched.relation.name: searched.index_recall
+            for searched in self._searched
+            if searched.index_recall is not None
         }
-        return {name: recall for name, recall in found.items() if recall is not None}
 
     def lists(self, nodes: Tensor) -> Iterator[LevelLists]:
         """Yield the lists of `nodes` [b], relation by relation."""
-        for relation in self.relations:
-            found = self._find(relation, nodes)
-            yield LevelLists(found.rows, found.nodes, self._levels(found))
+        return (lists(nodes) for lists in self._by_relation)
 
     def similarities(
         self, relation: Relation, nodes: Tensor, row: Tensor, partner: Tensor
@@ -93,7 +88,8 @@ class CappedRows:
         """Where v stands in the row of u."""
         nodes, first = torch.tensor([u], device=self.device), torch.tensor([0], device=self.device)
         partner = torch.tensor([v], device=self.device)
-        lists = self._find(relation, nodes).matrix(self.num_nodes)
+        searched = self._searched[self.relations.index(relation)]
+        lists = searched.search(nodes).matrix(self.num_nodes)
         reached = list_levels(lists, self.quantiles, self._cap)[lists.indices == v]
         return Standing(
             float(self.similarities(relation, nodes, first, partner)[0]),
@@ -103,41 +99,26 @@ class CappedRows:
 
     @contextmanager
     def over(self, nodes: Tensor, whole: Tensor | None = None) -> Iterator[CappedRows]:
-        """The rows for one pass over the blocks of `nodes`: nothing of them is kept.
+        """The rows for one pass over the blocks of `nodes`, which each relation is asked for once.
 
-        Where they are one rank's share of a `whole` pass, this decides how they are searched for.
+        What the store does not have is in it afterwards, unless the pass was broken off. Where the
+        nodes are one rank's share of a `whole` pass, this decides how they are searched for, and
+        the store may have them as part of that.
         """
-        if len(nodes if whole is None else whole) > FEW * self.num_nodes:
-            yield self
-            return
         passing = copy(self)
-        passing._few, passing._nearest = True, {}
-        yield passing
+        if len(nodes if whole is None else whole) <= FEW * self.num_nodes:
+            passing._searched = [replace(searched, few=True) for searched in self._searched]
+        with ExitStack() as stack:
+            if self.store is None:
+                passing._by_relation = [searched.lists for searched in passing._searched]
+            else:
+                passes = [part.cpu().numpy() for part in (nodes, whole) if part is not None]
+                passing._by_relation = [
+                    stack.enter_context(lists_over(self.store, searched, *passes))
+                    for searched in passing._searched
+                ]
+            yield passing
 
     def blocks(self, nodes: Tensor, height: int) -> Iterator[Tensor]:
         """`nodes`, if any, in blocks of `height` rows, on the device."""
         return iter(torch.split(nodes.to(self.device), height) if len(nodes) else ())
-
-    def _levels(self, found: NearestRows) -> Tensor:
-        """The level of every entry, uint8."""
-        if len(self.quantiles) == 1:
-            return torch.ones(len(found.nodes), dtype=torch.uint8, device=self.device)
-        if explores_on(self.device):
-            return levels.list_levels(found, self.quantiles, self._cap, self.num_nodes)
-        reached = list_levels(found.matrix(self.num_nodes), self.quantiles, self._cap)
-        return torch.from_numpy(reached).to(self.device)
-
-    def _find(self, relation: Relation, nodes: Tensor) -> NearestRows:
-        return self._bound(relation)(nodes)
-
-    def _bound(self, relation: Relation) -> Nearest:
-        if relation not in self._nearest:
-            self._nearest[relation] = nearest(
-                relation,
-                self._view,
-                self.quantiles[0],
-                self._cap,
-                index_past=self._index_past,
-                few=self._few,
-            )
-        return self._nearest[relation]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
-from xtcl.relations.relation import Relation, SimilarityRows
+from xtcl.relations.above_rows import AboveRows
+from xtcl.relations.relation import Relation, SimilarityRows, tile_rows
 from xtcl.relations.thresholds import levels
 from xtcl.relations.view import TrainingView
 
@@ -26,6 +27,9 @@ class LevelRows(Protocol):
 class ComputedLevels:
     """Levels that are computed from the relation's similarities, which are bound when asked for."""
 
+    settings: ClassVar[Mapping[str, Any]] = {}
+    notes: ClassVar[Mapping[str, Any]] = {}
+
     def __init__(self, relation: Relation, view: TrainingView, quantiles: Sequence[float]) -> None:
         self.relation = relation
         self.view = view
@@ -35,6 +39,15 @@ class ComputedLevels:
     def similarities(self) -> SimilarityRows:
         """The relation's rows."""
         return self.relation.on(self.view)
+
+    @property
+    def height(self) -> int:
+        """Rows to compute at a time."""
+        return tile_rows(self.view.device)
+
+    def rows(self, nodes: Tensor) -> AboveRows:
+        """The above pairs of `nodes`, which rise."""
+        return AboveRows.of_block(nodes, *self.both(nodes))
 
     def levels(self, nodes: Tensor) -> Tensor:
         """Levels of `nodes` [b] to all nodes, uint8 [b, V]."""

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 
 from xtcl.ranks import ranks
 from xtcl.relations.above_rows import AboveRows
+from xtcl.relations.nearest.index import index_name
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.identity import Description, canonical, circumstances, digest
 from xtcl.relations.store.relation_store import RelationStore
@@ -26,6 +27,7 @@ from xtcl.relations.store.stored_relation import DamagedFileError, StoredRelatio
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS
 from xtcl.sampling.positives import Positives
 from xtcl.sampling.scored import NOBODY
+from xtcl.sampling.settings import SamplerSettings
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 MOST = np.iinfo(np.uint8).max
 """Places that a level can count."""
+
+RECALL = "index_recall"
 
 
 def kept_positives(
@@ -45,18 +49,20 @@ def kept_positives(
 ) -> Positives:
     """The `number` best candidates of every node, read, or found and kept.
 
-    With a relation that is not one of ours they are found each time, for its code may change, and
-    with a cap, which the store knows nothing of.
+    With a relation that is not one of ours they are found each time, for its code may change.
+    What an index found of the best is noted with them.
     """
     ours = not any(each.foreign for each in sampler.relations_)
-    if store is None or number > MOST or not ours or sampler.settings.cap is not None:
+    if store is None or number > MOST or not ours:
         return find()
     described = describe_positives(sampler, number, unwanted)
     stored = store.opened(described)
     if stored is not None:
         try:
             with stored:
-                return _read(stored, number)
+                found = _read(stored, number)
+            sampler.index_recall_ = dict(stored.notes.get(RECALL, {}))
+            return found
         except DamagedFileError as damage:
             warnings.warn(str(damage), stacklevel=2)
     found = find()
@@ -64,6 +70,7 @@ def kept_positives(
         try:
             with store.writing_as(described, np.arange(len(found.nodes))) as writer:
                 writer.append(np.arange(len(found.nodes)), _rows(found))
+                writer.notes = {RECALL: sampler.index_recall_} if sampler.index_recall_ else {}
         except OSError as trouble:
             warnings.warn(
                 f"Positives are computed but not kept: the relation store cannot be written to "
@@ -92,9 +99,16 @@ def describe_positives(
             "number": number,
             "seed": sampler.seed,
             "learned": hashlib.sha256(canonical(learned).encode()).hexdigest()[:16],
-        },
+        }
+        | _capped(settings),
         "quantiles": list(settings.quantiles),
     }
+
+
+def _capped(settings: SamplerSettings) -> dict[str, object]:
+    if settings.cap is None:
+        return {}
+    return {"cap": settings.cap} | index_name(settings.index_past)
 
 
 def _parameters(relation: Relation) -> dict[str, object]:

@@ -11,11 +11,12 @@ import torch
 from xtcl.errors import DataError, NotFittedError, UsageError
 from xtcl.ranks import alone, ranks
 from xtcl.relations.block_height import block_height
-from xtcl.relations.capped_rows import LISTED_ROWS, CappedRows
+from xtcl.relations.capped_rows import CappedRows
 from xtcl.relations.level_rows import LevelRows
 from xtcl.relations.pattern_rows import PatternRows, usable
 from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.relation import Relation
+from xtcl.relations.searched_lists import LISTED_ROWS
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.counting import count_groups
@@ -254,7 +255,8 @@ class XGSampler:
         quantiles, cap = self.settings.quantiles, self.settings.cap
         if cap is None:
             return PatternRows(self.relations_, view, quantiles, self.store, kept)
-        return CappedRows(self.relations_, view, quantiles, cap, self.settings.index_past)
+        index_past = self.settings.index_past
+        return CappedRows(self.relations_, view, quantiles, cap, index_past, self.store)
 
     def _height(self, view: TrainingView) -> int:
         usual = (

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from dense import all_rows
 
+from xtcl.relations import searched_lists
 from xtcl.relations.above_rows import AboveRows
+from xtcl.relations.capped_rows import CappedRows
 from xtcl.relations.level_rows import ComputedLevels
+from xtcl.relations.nearest.registry import nearest
+from xtcl.relations.nearest.rows import Nearest, NearestRows
+from xtcl.relations.pattern_rows import PatternRows
 from xtcl.relations.registry import PAPER_RELATIONS, resolve_relations
 from xtcl.relations.relation import Relation, SimilarityRows
 from xtcl.relations.store import RelationStore, StoredRelation
@@ -74,8 +80,32 @@ def forget_positives(store: RelationStore) -> None:
             (store.folder / entry.file).unlink()
 
 
+def rows_of(
+    relations: Sequence[Relation],
+    view: TrainingView,
+    quantiles: tuple[float, ...],
+    store: RelationStore | None = None,
+    cap: int | None = None,
+) -> PatternRows | CappedRows:
+    """The rows of exact mode, or with a cap those of top-k mode."""
+    if cap is None:
+        return PatternRows(relations, view, quantiles, store)
+    return CappedRows(relations, view, quantiles, cap, store=store)
+
+
+def level_blocks(rows: PatternRows | CappedRows, nodes: torch.Tensor) -> list[torch.Tensor]:
+    """Levels [b, V], relation by relation."""
+    if isinstance(rows, PatternRows):
+        return list(rows.levels(nodes))
+    blocks = []
+    for lists in rows.lists(nodes):
+        blocks.append(torch.zeros(len(nodes), rows.num_nodes, dtype=torch.uint8))
+        blocks[-1][lists.row, lists.node] = lists.level
+    return blocks
+
+
 class CallCounter:
-    """Counts for which relations rows are computed."""
+    """Counts for which relations rows are computed or searched for."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
@@ -86,3 +116,14 @@ class CallCounter:
             return original(rows, nodes)
 
         monkeypatch.setattr(SimilarityRows, "__call__", counted)
+
+        def counted_search(relation: Relation, *given: Any, **options: Any) -> Nearest:
+            search = nearest(relation, *given, **options)
+
+            def find(nodes: torch.Tensor) -> NearestRows:
+                self.names.append(relation.name)
+                return search(nodes)
+
+            return find
+
+        monkeypatch.setattr(searched_lists, "nearest", counted_search)

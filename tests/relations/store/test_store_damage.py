@@ -7,11 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_stores import QUANTILES, blocks, brute_force, existing, files, listed, named
+from small_stores import (
+    QUANTILES,
+    blocks,
+    brute_force,
+    existing,
+    files,
+    level_blocks,
+    listed,
+    named,
+    rows_of,
+)
 from strategies import make_view
 
-from xtcl.relations.pattern_rows import PatternRows, all_nodes
-from xtcl.relations.store import RelationStore
+from xtcl.relations.pattern_rows import all_nodes
+from xtcl.relations.store import RelationStore, pairs_file
 from xtcl.relations.store.stored_relation import DamagedFileError
 
 VIEW, RELATION = make_view(40, 0), named("pagerank")
@@ -85,21 +95,27 @@ def damaged_values(path: Path) -> bytes:
     return bytes(content)
 
 
+@pytest.mark.parametrize("cap", [None, 3], ids=["exact", "capped"])
 @pytest.mark.parametrize("height", [7, 40])
-def test_a_pass_goes_on_when_a_file_is_damaged(store: RelationStore, height: int) -> None:
-    (path,) = files(store)
-    whole = path.read_bytes()
-    path.write_bytes(damaged_values(path))
-    rows = PatternRows([RELATION], VIEW, QUANTILES, store)
-    expected = PatternRows([RELATION], VIEW, QUANTILES)
+def test_a_pass_goes_on_when_a_file_is_damaged(
+    tmp_path: Path, height: int, cap: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs_file, "GROUP_PAIRS", 40)  # several groups: some were read by then
+    store = RelationStore(tmp_path / "passes")
+    rows = rows_of([RELATION], VIEW, QUANTILES, store, cap)
+    expected = rows_of([RELATION], VIEW, QUANTILES, None, cap)
 
     def run() -> None:
         with rows.over(all_nodes(40)) as passing:
             for nodes in passing.blocks(all_nodes(40), height):
-                (found,) = passing.levels(nodes)
-                (wanted,) = expected.levels(nodes)
+                (found,) = level_blocks(passing, nodes)
+                (wanted,) = level_blocks(expected, nodes)
                 assert found.equal(wanted)
 
+    run()
+    (path,) = files(store)
+    whole = path.read_bytes()
+    path.write_bytes(damaged_values(path))
     with pytest.warns(UserWarning, match="is damaged"):
         run()
     assert path.read_bytes() == whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.link import Link
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.relation import Relation, Rows
+from xtcl.relations.searched_lists import SearchedLists
 from xtcl.relations.store import RelationStore
 from xtcl.relations.store.identity import describe, name_of
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
@@ -34,6 +35,12 @@ def name(
     nodes: np.ndarray | None = None,
 ) -> str:
     return name_of(describe(view, relation or AttributeLabelDistribution(), quantiles, nodes))
+
+
+def list_name(relation: Relation, cap: int = 3, view: TrainingView = VIEW, **given: Any) -> str:
+    """The name of lists of top-k mode."""
+    settings = SearchedLists(relation, view, (0.9,), cap, **given).settings
+    return name_of(describe(view, relation, (0.9,), None, settings))
 
 
 def relinked(view: TrainingView) -> TrainingView:
@@ -110,6 +117,35 @@ def test_versions_and_devices_change_the_name(monkeypatch: pytest.MonkeyPatch) -
         named.add(name())
     named.add(name(replace(VIEW, device=torch.device("meta"))))
     assert len(named) == 4
+
+
+def test_a_cap_changes_the_name() -> None:
+    named = [name(relation=Link()), list_name(Link()), list_name(Link(), 4)]
+    assert len(set(named)) == len(named)
+
+
+@pytest.mark.parametrize(
+    ("relation", "names"),
+    [(Link(), 1), (AttributeDistribution(), 3), (LabelDistribution(), 5)],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_an_index_changes_the_name_of_what_it_may_find(relation: Relation, names: int) -> None:
+    """Of factors only; whether few rows are asked for matters where they are of labels."""
+    found = {
+        list_name(relation, index_past=index_past, few=few)
+        for index_past in (None, 10, 20, 30, 40)  # no more than 30 rows can be different
+        for few in (False, True)
+    }
+    assert len(found) == names
+
+
+def test_the_version_of_the_index_changes_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    faiss = pytest.importorskip("faiss")
+    relation = AttributeDistribution()
+    named = {list_name(relation, index_past=10), list_name(relation)}
+    monkeypatch.setattr(faiss, "__version__", "another")
+    named |= {list_name(relation, index_past=10), list_name(relation)}
+    assert len(named) == 3
 
 
 def test_equal_content_has_one_name() -> None:

@@ -80,6 +80,17 @@ def _share(found: Found, exact: Found) -> float:
     return float(hits[positive].float().mean()) if positive.any() else 1.0
 
 
+def index_name(index_past: int | None) -> dict[str, Any]:
+    """What decides which lists an index finds: when it is asked, and whose it is."""
+    if index_past is None:
+        return {}
+    try:
+        import faiss
+    except ImportError:  # where rows are fewer than they might be it is not needed
+        return {"index_past": index_past, "faiss": None}
+    return {"index_past": index_past, "faiss": str(faiss.__version__)}
+
+
 def _faiss() -> Any:
     try:
         import faiss

@@ -22,6 +22,7 @@ from xtcl.relations.nearest.cut import Cut
 from xtcl.relations.nearest.dense import of_whole_rows
 from xtcl.relations.nearest.factors import nearest_by_factors
 from xtcl.relations.nearest.graph_distance import nearest_by_distance
+from xtcl.relations.nearest.index import index_name
 from xtcl.relations.nearest.jaccard import nearest_by_jaccard
 from xtcl.relations.nearest.link import nearest_by_link
 from xtcl.relations.nearest.on_device import graph_distance, jaccard, link, pagerank, topology
@@ -108,3 +109,18 @@ def nearest(
     # The same for all views that differ in labels only, and an index takes long to build.
     key = ("nearest", relation, cut, index_past)
     return view.once(key, lambda: method(relation, view, cut, index_past), relation.reads)
+
+
+def index_settings(
+    relation: Relation, view: TrainingView, index_past: int | None, *, few: bool
+) -> dict[str, Any]:
+    """What decides the lists of `nearest` where an index may have a say in them, else nothing.
+
+    A `few` rows of labels are searched exactly, but what labels are spread over may have been found
+    by an index all the same.
+    """
+    asked = index_past is not None and index_past < view.num_nodes
+    if type(relation) not in FACTORS or not asked or explores_on(view.device):
+        return {}
+    exactly = {"few": True} if few and LABELS in relation.reads else {}
+    return index_name(index_past) | exactly

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,15 +33,17 @@ def describe(
     relation: Relation,
     quantiles: Sequence[float],
     nodes: np.ndarray | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Description:
     """All that decides the pairs: what `relation` reads of `view`, and how it is computed.
 
-    `nodes` are those whose rows are kept; None is all of them.
+    `nodes` are those whose rows are kept; None is all of them. `settings` are those of a search
+    that does not find all above pairs.
     """
     return circumstances(view, relation.reads) | {
         "rows": "all" if nodes is None else digest(nodes),
         "relation": relation.name,
-        "parameters": asdict(cast("DataclassInstance", relation)),
+        "parameters": asdict(cast("DataclassInstance", relation)) | dict(settings or {}),
         "quantiles": list(check_quantiles(quantiles)),
     }
 

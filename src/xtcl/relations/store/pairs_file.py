@@ -1,14 +1,15 @@
 """One relation's above pairs as a Parquet file that can tell when it was damaged.
 
 Columns u, v, similarity and level, sorted by u then v. A row group covers a range of u; the ranges,
-a SHA-256 of each group's values and the description that names the file lie in the file's own
-metadata under `xtcl`, and their SHA-256 under `xtcl_sha256`.
+a SHA-256 of each group's values, the description that names the file and what was noted about its
+pairs lie in the file's own metadata under `xtcl`, and their SHA-256 under `xtcl_sha256`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -44,7 +45,7 @@ class Group:
 class PairsWriter:
     """Writes the rows of the rising `nodes` as they come, whole row groups at a time.
 
-    The file does not depend on how the rows were cut into blocks.
+    The file does not depend on how the rows were cut into blocks. `notes` go with them.
     """
 
     def __init__(self, path: Path, described: Description, nodes: np.ndarray) -> None:
@@ -53,6 +54,7 @@ class PairsWriter:
 
         self.nodes = nodes
         self.done = 0
+        self.notes: Mapping[str, Any] = {}
         self._described = described
         self._groups: list[Group] = []
         self._pending = AboveRows.empty(0, 0)
@@ -85,9 +87,11 @@ class PairsWriter:
         """Write what is left, and the metadata."""
         if len(self._pending.nodes):
             self._flush(self._pending.end)
-        header = canonical(
-            {"description": self._described, "groups": [asdict(group) for group in self._groups]}
-        )
+        told: dict[str, Any] = {"description": self._described}
+        told["groups"] = [asdict(group) for group in self._groups]
+        if self.notes:
+            told["notes"] = dict(self.notes)
+        header = canonical(told)
         digest = hashlib.sha256(header.encode()).hexdigest()
         self._file.add_key_value_metadata({HEADER: header, HEADER_SHA256: digest})
         self._file.close()
@@ -118,13 +122,16 @@ class PairsWriter:
         self._groups.append(Group(group.first, end, len(group.nodes), _sha256(columns)))
 
 
-def read_header(metadata: dict[bytes, bytes] | None) -> tuple[Description, list[Group]]:
-    """The description and the groups; ValueError or LookupError where they are not as written."""
+def read_header(
+    metadata: dict[bytes, bytes] | None,
+) -> tuple[Description, list[Group], Mapping[str, Any]]:
+    """Description, groups and notes; ValueError or LookupError where they are not as written."""
     text = (metadata or {})[HEADER.encode()]
     if hashlib.sha256(text).hexdigest().encode() != (metadata or {})[HEADER_SHA256.encode()]:
         raise ValueError("its metadata are not as they were written")
     header: dict[str, Any] = json.loads(text)
-    return header["description"], [Group(**group) for group in header["groups"]]
+    groups = [Group(**group) for group in header["groups"]]
+    return header["description"], groups, header.get("notes", {})
 
 
 def read_group(table: pa.Table, group: Group) -> AboveRows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from xtcl.files import atomic_path
 from xtcl.relations.above_rows import AboveRows
 from xtcl.relations.level_rows import ComputedLevels
 from xtcl.relations.relation import Relation
+from xtcl.relations.row_source import RowSource
 from xtcl.relations.store.identity import Description, describe, name_of
 from xtcl.relations.store.pairs_file import PairsWriter
 from xtcl.relations.store.stored_relation import ASIDE, DamagedFileError, StoredRelation
@@ -78,9 +79,13 @@ class RelationStore:
         relation: Relation,
         quantiles: Sequence[float],
         nodes: np.ndarray | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> StoredRelation | None:
-        """The rows of all nodes, or of the rising `nodes` alone; None where they are not there."""
-        return self.opened(describe(view, relation, quantiles, nodes))
+        """The rows of all nodes, or of the rising `nodes` alone; None where they are not there.
+
+        `settings` are those of top-k mode, such as {"cap": 32}.
+        """
+        return self.opened(describe(view, relation, quantiles, nodes, settings))
 
     def opened(self, described: Description) -> StoredRelation | None:
         """The file of a description, which counts as used now; None where it is not there."""
@@ -119,14 +124,17 @@ class RelationStore:
 
         Cost: O(tile V) memory and one pass over the relation's rows.
         """
-        while (stored := self.get(view, relation, quantiles, nodes)) is None:
-            computed = ComputedLevels(relation, view, quantiles)
-            with self.writing(view, relation, quantiles, nodes) as writer:
-                everyone = torch.from_numpy(writer.nodes).to(view.device)
-                for block in torch.split(everyone, computed.similarities.tile):
-                    writer.append(
-                        block.cpu().numpy(), AboveRows.of_block(block, *computed.both(block))
-                    )
+        return self.kept(ComputedLevels(relation, view, quantiles), nodes)
+
+    def kept(self, source: RowSource, nodes: np.ndarray | None = None) -> StoredRelation:
+        """The same of any source of rows."""
+        key = source.view, source.relation, source.quantiles, nodes, source.settings
+        while (stored := self.get(*key)) is None:
+            with self.writing(*key) as writer:
+                everyone = torch.from_numpy(writer.nodes).to(source.view.device)
+                for block in torch.split(everyone, source.height):
+                    writer.append(block.cpu().numpy(), source.rows(block))
+                writer.notes = source.notes
         return stored
 
     @contextmanager
@@ -136,6 +144,7 @@ class RelationStore:
         relation: Relation,
         quantiles: Sequence[float],
         nodes: np.ndarray | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> Iterator[PairsWriter]:
         """Take rows as they come. The file appears at the end, and only if all of them came."""
         if relation.foreign:
@@ -144,7 +153,8 @@ class RelationStore:
                 "under the same name: compute it without the relation store."
             )
         wanted = np.arange(view.num_nodes) if nodes is None else nodes
-        with self.writing_as(describe(view, relation, quantiles, nodes), wanted) as writer:
+        described = describe(view, relation, quantiles, nodes, settings)
+        with self.writing_as(described, wanted) as writer:
             yield writer
 
     @contextmanager

@@ -36,7 +36,8 @@ class StoredRelation:
         try:
             with self._noticing_damage():
                 self._file = pq.ParquetFile(self._handle)
-                self.description, self._groups = read_header(self._file.metadata.metadata)
+                header = read_header(self._file.metadata.metadata)
+                self.description, self._groups, self.notes = header
                 if name_of(self.description) != path.stem:
                     raise ValueError("its name is not that of its content")
         except BaseException:
