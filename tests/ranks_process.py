@@ -65,13 +65,15 @@ def all_found(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def main() -> None:
-    """Find everything together, and once more what then is in the store."""
+    """Find everything together, and once more what then is in the store, which not all may have."""
     with taking_part() as (rank, out):
         results = dict(all_found(out))
+        own = out / ("store" if rank == 0 else f"store of {rank}")
         again = {
-            f"again {task} {options} {name}": array
+            f"again {where} {task} {options} {name}": array
+            for where, folder in (("shared", out / "store"), ("own", own))
             for task, options in AGAIN
-            for name, array in found(task, options, out / "store").items()
+            for name, array in found(task, options, folder).items()
         }
         ranks().check_same("the same")
         with pytest.raises(UsageError, match="given different graphs"):

@@ -55,18 +55,13 @@ def kept_positives(
     ours = not any(each.foreign for each in sampler.relations_)
     if store is None or number > MOST or not ours:
         return find()
-    described = describe_positives(sampler, number, unwanted)
-    stored = store.opened(described)
-    if stored is not None:
-        try:
-            with stored:
-                found = _read(stored, number)
-            sampler.index_recall_ = dict(stored.notes.get(RECALL, {}))
-            return found
-        except DamagedFileError as damage:
-            warnings.warn(str(damage), stacklevel=2)
-    found = find()
-    if ranks().own == 0:
+    everyone, described = ranks(), describe_positives(sampler, number, unwanted)
+    read = _opened(store, described, number)
+    if everyone.gather(np.array([read is not None])).all() and read is not None:
+        found, sampler.index_recall_ = read
+        return found
+    found = find()  # which ranks do together, though some have a folder of their own that has them
+    if everyone.first:
         try:
             with store.writing_as(described, np.arange(len(found.nodes))) as writer:
                 writer.append(np.arange(len(found.nodes)), _rows(found))
@@ -128,6 +123,24 @@ def _rows(found: Positives) -> AboveRows:
     start = np.concatenate([[0], np.cumsum(found.filled.sum(axis=1))])
     u, place, v = u[order], place[order], v[order]
     return AboveRows(0, start, v, found.scores[u, place], (place + 1).astype(np.uint8))
+
+
+def _opened(
+    store: RelationStore, described: Description, number: int
+) -> tuple[Positives, dict[str, float]] | None:
+    """What is kept, with the share of the best that an index found, if any; None where it is not.
+
+    A damaged file is not.
+    """
+    stored = store.opened(described)
+    if stored is None:
+        return None
+    try:
+        with stored:
+            return _read(stored, number), dict(stored.notes.get(RECALL, {}))
+    except DamagedFileError as damage:
+        warnings.warn(str(damage), stacklevel=3)
+        return None
 
 
 def _read(stored: StoredRelation, number: int) -> Positives:

@@ -20,7 +20,7 @@ from small_stores import (
 )
 from strategies import make_view
 
-from xtcl.relations.pattern_rows import all_nodes
+from xtcl.relations.pattern_rows import PatternRows, all_nodes
 from xtcl.relations.store import RelationStore, pairs_file
 from xtcl.relations.store.stored_relation import DamagedFileError
 
