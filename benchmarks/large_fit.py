@@ -1,7 +1,7 @@
 """A whole fit of a large graph in top-k mode: seconds and peak memory of every stage.
 
     python benchmarks/large_fit.py [--nodes 100000] [--memory GB] [--cap 32] [--index-past 0]
-        [--epochs 0] [--device cpu] [--positives-only]
+        [--epochs 0] [--device cpu] [--positives-only] [--fit-only]
 
 A block model with ten links a node, 128 attributes, 8 classes, and a tenth of the nodes labelled.
 The fit runs in a process of its own, from the graph to the run directory, and prints for every
@@ -9,7 +9,7 @@ stage the predicted and the measured peak, all memory of the process with the in
 libraries, and seconds. Measured is the peak of the resident memory (VmHWM), set back when a stage
 ends, so that a stage's peak is no less than what the one before it left. `--epochs` trains for
 fewer than the recipe says, which changes the seconds of training and no peak;
-`--positives-only` ends where training would begin.
+`--positives-only` ends where training would begin, `--fit-only` where the run would be written.
 """
 
 from __future__ import annotations
@@ -93,6 +93,8 @@ def measure(chosen: argparse.Namespace) -> None:
     try:
         model.fit(graph, split)
         meter.mark(HEAD)
+        if chosen.fit_only:
+            raise EnoughError
         with tempfile.TemporaryDirectory() as folder:
             model.save(Path(folder) / "run", split=split)
             meter.mark("writing")
@@ -157,6 +159,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=0, help="0: those of the recipe")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--positives-only", action="store_true")
+    parser.add_argument("--fit-only", action="store_true")
     chosen = parser.parse_args()
     process = multiprocessing.get_context("spawn").Process(target=measure, args=(chosen,))
     process.start()

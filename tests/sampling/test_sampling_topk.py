@@ -16,7 +16,7 @@ from strategies import make_view, views
 from xtcl.errors import UsageError
 from xtcl.graph.datasets import block_model
 from xtcl.relations.capped_rows import CappedRows
-from xtcl.relations.nearest import factors
+from xtcl.relations.nearest import factors, pairs
 from xtcl.relations.nearest.index import IndexSearch
 from xtcl.relations.nearest.on_device import use
 from xtcl.relations.registry import make_relation, resolve_relations
@@ -82,11 +82,12 @@ def test_counts_are_those_of_the_capped_patterns(
             assert found == expected
 
 
-@pytest.mark.parametrize("tie_break", ["link", "jaccard", None])
+@pytest.mark.parametrize("tie_break", ["link", "jaccard", "graph-distance", None])
 @pytest.mark.parametrize("quantiles", QUANTILES)
 def test_positives_are_the_best_of_the_capped_patterns(
-    quantiles: tuple[float, ...], tie_break: str | None
+    quantiles: tuple[float, ...], tie_break: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pairs, "WIDER", 2)
     cap = 5
     view = make_view(40, 2)
     weights = np.random.default_rng(0).normal(size=(len(SPARSE), len(quantiles) + 1))
@@ -94,7 +95,8 @@ def test_positives_are_the_best_of_the_capped_patterns(
     breaker = make_relation(tie_break) if tie_break else None
     similarity = None
     if breaker is not None:
-        listed = topk_oracle.capped_levels(breaker, view, [0.0], cap)
+        known = 2 * cap if tie_break == "graph-distance" else 40  # of the others every pair
+        listed = topk_oracle.capped_levels(breaker, view, [0.0], known)
         similarity = np.where(listed > 0, all_rows(breaker, view), 0.0)
     code = topk_oracle.codes(SPARSE, view, quantiles, cap)
     for exclude in (None, view.adjacency):
