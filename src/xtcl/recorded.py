@@ -37,7 +37,8 @@ class Recorder:
         graph = torch.cuda.CUDAGraph()
         if generator is not None:
             graph.register_generator_state(generator)
-        # Not `with torch.cuda.graph`: it would give all free memory back first.
+        make_room()
+        # Not `with torch.cuda.graph`: it would give memory back whether or not it is short.
         pool = self._last.pool() if self._last else None
         # Threads of others, such as those that watch ranks, may go on with what they do.
         graph.capture_begin(pool=pool, capture_error_mode="thread_local")
@@ -47,6 +48,17 @@ class Recorder:
             graph.capture_end()
         self._last = graph
         return graph, result
+
+
+def make_room() -> None:
+    """Give freed memory back to the GPU where torch keeps more of it than there is besides.
+
+    While it records it gives nothing back, and what was freed before does not serve a recording.
+    """
+    free, _ = torch.cuda.mem_get_info()
+    if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > free:
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
 
 
 @contextmanager
