@@ -65,13 +65,14 @@ def result(
     relations: list[Relation],
     cap: int | None = None,
     store: RelationStore | None = None,
+    block_rows: int = 32,
 ) -> tuple[bytes, ...]:
-    """Counts, positives and similarities of pairs, of blocks of 32 rows."""
+    """Counts, positives and similarities of pairs, in blocks."""
     view = make_view(NODES, 1, attributes="signed")
     rng = np.random.default_rng(0)
     folds = label_folds(view, None, 3, rng) if task == "nodes" else link_folds(view, 3, rng)
     settings = SamplerSettings(quantiles=(0.7, 0.95), cap=cap)
-    sampler = XGSampler(relations, settings, block_rows=32, store=store).fit(view, folds)
+    sampler = XGSampler(relations, settings, block_rows=block_rows, store=store).fit(view, folds)
     found = sampler.positives(6, exclude=view.adjacency if task == "links" else None)
     pairs = sampler.similarities(rng.integers(NODES, size=(2, 50)))
     counts = sampler.counts_
@@ -93,12 +94,14 @@ def test_counts_positives_and_similarities_stay_the_same(task: str) -> None:
 
 
 @pytest.mark.parametrize("cap", [None, 5])
-def test_a_store_gets_every_row_once(cap: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("block_rows", [32, 33, 38])  # halves that end with a block, or do not
+def test_a_store_gets_every_row_once(block_rows: int, cap: int | None, tmp_path: Path) -> None:
     store = RelationStore(tmp_path)
     plain = result("nodes", relations=with_likeness(crowded=False), cap=cap)
     for crowded in (True, False):
         relations = with_likeness(crowded=crowded)
-        assert result("nodes", relations=relations, cap=cap, store=store) == plain
+        found = result("nodes", relations=relations, cap=cap, store=store, block_rows=block_rows)
+        assert found == plain
         assert list(tmp_path.glob("*.parquet"))
 
 

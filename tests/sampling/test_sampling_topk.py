@@ -82,12 +82,19 @@ def test_counts_are_those_of_the_capped_patterns(
             assert found == expected
 
 
-@pytest.mark.parametrize("tie_break", ["link", "jaccard", "graph-distance", None])
+@pytest.mark.parametrize(
+    ("tie_break", "small"),
+    [("link", 0), ("jaccard", 0), ("graph-distance", 0), ("graph-distance", 40), (None, 0)],
+)
 @pytest.mark.parametrize("quantiles", QUANTILES)
 def test_positives_are_the_best_of_the_capped_patterns(
-    quantiles: tuple[float, ...], tie_break: str | None, monkeypatch: pytest.MonkeyPatch
+    quantiles: tuple[float, ...],
+    tie_break: str | None,
+    small: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pairs, "WIDER", 2)
+    monkeypatch.setattr(pairs, "SMALL", small)
     cap = 5
     view = make_view(40, 2)
     weights = np.random.default_rng(0).normal(size=(len(SPARSE), len(quantiles) + 1))
@@ -95,7 +102,8 @@ def test_positives_are_the_best_of_the_capped_patterns(
     breaker = make_relation(tie_break) if tie_break else None
     similarity = None
     if breaker is not None:
-        known = 2 * cap if tie_break == "graph-distance" else 40  # of the others every pair
+        listed_alone = tie_break == "graph-distance" and not small
+        known = 2 * cap if listed_alone else 40  # or every pair
         listed = topk_oracle.capped_levels(breaker, view, [0.0], known)
         similarity = np.where(listed > 0, all_rows(breaker, view), 0.0)
     code = topk_oracle.codes(SPARSE, view, quantiles, cap)

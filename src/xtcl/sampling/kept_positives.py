@@ -69,7 +69,7 @@ def kept_positives(
         except OSError as trouble:
             warnings.warn(
                 f"Positives are computed but not kept: the relation store cannot be written to "
-                f"({trouble}). Make room for it.",
+                f"({trouble}). Make room for it, or name another folder.",
                 stacklevel=2,
             )
     return found

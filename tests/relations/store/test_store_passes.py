@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -264,3 +265,39 @@ def test_a_full_disk_costs_the_store_and_not_the_fit(
     with pytest.warns(UserWarning, match=r"computed but not kept.*No space left.*Make room"):
         assert result("nodes", store, cap=cap) == plain
     assert files(store) == []
+
+
+@pytest.mark.parametrize("cap", [None, 5])
+def test_a_folder_that_takes_no_file_costs_the_store_and_not_the_fit(
+    cap: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    plain = result("nodes", None, cap=cap)
+    monkeypatch.setattr(tempfile, "mkstemp", refused)
+    store = RelationStore(tmp_path)
+    with pytest.warns(UserWarning, match=r"not kept.*Permission denied.*name another folder"):
+        assert result("nodes", store, cap=cap) == plain
+    assert files(store) == []
+
+
+@pytest.mark.parametrize("cap", [None, 5])
+def test_a_damaged_file_on_a_full_disk_is_computed_and_not_kept(
+    cap: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    plain, store = result("nodes", None, cap=cap), RelationStore(tmp_path)
+    assert result("nodes", store, cap=cap) == plain
+    for path in files(store):
+        content = bytearray(path.read_bytes())
+        content[8:40] = bytes(32)  # in the pages, so that it is noticed when they are read
+        path.write_bytes(content)
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    with (
+        pytest.warns(UserWarning, match="is damaged"),
+        pytest.warns(UserWarning, match=r"not kept.*No space left"),
+    ):
+        assert result("nodes", store, cap=cap) == plain

@@ -48,11 +48,12 @@ def rows_over(
             yield read
     elif np.array_equal(some, nodes):
         with ExitStack() as stack:
-            writer = stack.enter_context(store.writing(*key, chosen, settings))
-            recorded = RecordedRows(writer, source)
-            yield recorded
-            writer.notes = source.notes
+            recorded = RecordedRows(source)
             with recorded.forgiving():
+                recorded.begin(stack.enter_context(store.writing(*key, chosen, settings)))
+            yield recorded
+            with recorded.forgiving():
+                recorded.end()
                 stack.close()
     else:
         yield None
@@ -69,38 +70,52 @@ class StoredRows:
         chosen: np.ndarray | None,
     ) -> None:
         self._store = store
-        self._stored = stored
+        self._stored: StoredRelation | None = stored
         self._source = source
         self._chosen = chosen
 
     @property
     def notes(self) -> Mapping[str, Any]:
         """What was noted when they were computed."""
-        return self._stored.notes
+        return self._source.notes if self._stored is None else self._stored.notes
 
     def __call__(self, nodes: Tensor) -> AboveRows:
         """The rows from the first to the last of `nodes`."""
-        first, last = int(nodes.min()), int(nodes.max()) + 1
+        span = int(nodes.min()), int(nodes.max()) + 1
         try:
-            return self._stored.rows(first, last)
+            if self._stored is not None:
+                return self._stored.rows(*span)
         except DamagedFileError as damage:
             warnings.warn(str(damage), stacklevel=2)
             self.close()
-            self._stored = self._store.kept(self._source, self._chosen)
-            return self._stored.rows(first, last)
+            with forgiving(self._source.relation.name):
+                self._stored = self._store.kept(self._source, self._chosen)
+                return self._stored.rows(*span)
+        return self._source.rows(nodes)
 
     def close(self) -> None:
         """Close the file that is read."""
-        self._stored.close()
+        if self._stored is not None:
+            self._stored.close()
+        self._stored = None
 
 
 class RecordedRows:
     """Rows that are computed and written as they pass by, for as long as writing goes well."""
 
-    def __init__(self, writer: PairsWriter, source: RowSource) -> None:
-        self._writer: PairsWriter | None = writer
+    def __init__(self, source: RowSource) -> None:
+        self._writer: PairsWriter | None = None
         self._source = source
         self._last = -1  # the last node whose row was written
+
+    def begin(self, writer: PairsWriter) -> None:
+        """Write from now on."""
+        self._writer = writer
+
+    def end(self) -> None:
+        """Write what is known about the rows now that they are there."""
+        if self._writer is not None:
+            self._writer.notes = self._source.notes
 
     def __call__(self, nodes: Tensor) -> AboveRows:
         """The rows of `nodes`, computed."""
@@ -109,22 +124,34 @@ class RecordedRows:
         return rows
 
     def keep(self, nodes: Tensor, rows: Callable[[], AboveRows]) -> None:
-        """Write the `rows` of `nodes`, unless they are there."""
-        # A block that ran out of memory is asked for again, in halves.
-        if self._writer is not None and int(nodes[-1]) > self._last:
+        """Write the `rows` of `nodes`, but for those that are there."""
+        # A block that ran out of memory is asked for again, in halves that may end elsewhere.
+        last = int(nodes[-1])
+        if self._writer is not None and last > self._last:
+            new = nodes[nodes > self._last].cpu().numpy()
             with self.forgiving():
-                self._writer.append(nodes.cpu().numpy(), rows())
-                self._last = int(nodes[-1])
+                self._writer.append(new, rows().between(int(new[0]), last + 1))
+                self._last = last
 
     @contextmanager
     def forgiving(self) -> Iterator[None]:
-        """Go on without the store where it cannot be written to: a full disk must not end a fit."""
-        try:
-            yield
-        except OSError as trouble:
-            self._writer = None
-            warnings.warn(
-                f"Relation '{self._source.relation.name}' is computed but not kept: the relation "
-                f"store cannot be written to ({trouble}). Make room for it.",
-                stacklevel=4,
-            )
+        """Go on without the store where it cannot be written to."""
+        with forgiving(self._source.relation.name):
+            try:
+                yield
+            except OSError:
+                self._writer = None
+                raise
+
+
+@contextmanager
+def forgiving(name: str) -> Iterator[None]:
+    """Say that a relation is not kept where it cannot be: a full disk must not end a fit."""
+    try:
+        yield
+    except OSError as trouble:
+        warnings.warn(
+            f"Relation '{name}' is computed but not kept: the relation store cannot be written to "
+            f"({trouble}). Make room for it, or name another folder.",
+            stacklevel=5,
+        )
