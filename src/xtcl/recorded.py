@@ -51,12 +51,13 @@ class Recorder:
 
 
 def make_room() -> None:
-    """Give freed memory back to the GPU where torch keeps more of it than there is besides.
+    """Give freed memory back to the GPU where torch keeps as much of it as half of what is free.
 
     While it records it gives nothing back, and what was freed before does not serve a recording.
+    Giving back takes time, so where there is plenty nothing is.
     """
     free, _ = torch.cuda.mem_get_info()
-    if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > free:
+    if 2 * (torch.cuda.memory_reserved() - torch.cuda.memory_allocated()) > free:
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
 

@@ -195,7 +195,7 @@ class XGSampler:
     def similarities(self, pairs: np.ndarray) -> np.ndarray:
         """s_r(u, v) of pairs [2, n], float32 [n, R] in the order of `relations_`.
 
-        With a cap, similarities without factors count as 0 beyond the cap best of a row.
+        With a cap, on large graphs PageRank and graph distance count as 0 beyond the best of a row.
         """
         return pair_similarities(self._fitted_rows(), pairs, self._height(self.view_))
 
