@@ -56,6 +56,8 @@ def _sizes(*peaks: int | None) -> list[str]:
 
 def decisions(plan: FitPlan, budget: int | None, nodes: int) -> Iterator[str]:
     """One line for each thing that was decided."""
+    from xtcl.planning.budget import amount
+
     cap = plan.recipe.sampler.cap
     allowed = "no budget given" if budget is None else f"{budget / GB:.2f} GB"
     yield f"memory:       {allowed}"
@@ -70,4 +72,4 @@ def decisions(plan: FitPlan, budget: int | None, nodes: int) -> Iterator[str]:
             way = f"mini-batches of {member.training.anchors:,} anchors{most}"
         yield f"encoder {number}:    {way}"
     if plan.store:
-        yield f"to the store: about {plan.store / GB:.2f} GB"
+        yield f"to the store: about {amount(plan.store)}"

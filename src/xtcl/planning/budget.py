@@ -67,16 +67,17 @@ def _refusal(work: Workload, plan: FitPlan, budget: int) -> str:
         if listed.peak <= budget:
             remedy = (
                 f"Allow more memory, or use top-k mode: with --cap {CAP} it needs about "
-                f"{_amount(listed.peak)}."
+                f"{amount(listed.peak)}."
             )
     return (
-        f"A fit of graph '{work.name}' needs about {_amount(plan.peak)} and the budget is "
-        f"{_amount(budget)}: {_MOST[least.name]} takes most, with blocks and batches as small "
+        f"A fit of graph '{work.name}' needs about {amount(plan.peak)} and the budget is "
+        f"{amount(budget)}: {_MOST[least.name]} takes most, with blocks and batches as small "
         f"as they go. {remedy}"
     )
 
 
-def _amount(size: int) -> str:
+def amount(size: int) -> str:
+    """Bytes in words."""
     return f"{size / GB:.2f} GB" if size >= 0.05 * GB else f"{size / 2**20:.0f} MB"
 
 
