@@ -111,7 +111,7 @@ class SpectralNetwork(nn.Module):
 
 
 class PolyGCL(SelfSupervised):
-    r"""Nodes of a graph against shuffled ones, seen through a low-pass and a high-pass filter.
+    r"""Learns to tell nodes from shuffled ones, by what neighbours share and by how they differ.
 
     .. math:: H^f = \text{ReLU}\big(n(g_f(L) X) W + b\big), \quad
               \tilde H^f = \text{ReLU}\big(n(g_f(L) P X) W + b\big), \quad f \in \{low, high\}
