@@ -98,11 +98,14 @@ def methods(as_json: JsonOption = False) -> None:
 
     Example: xtcl methods
     """
+    from xtcl.baselines.method import Method
     from xtcl.baselines.naive_xgboost import NaiveXGBoost
     from xtcl.baselines.registry import METHODS
 
-    found = [(kind, f"xtcl evaluate --method {name}") for name, kind in METHODS.items()]
-    listed = [*found, (NaiveXGBoost, "xtcl reproduce time")]
+    listed: list[tuple[type[Method | NaiveXGBoost], str]] = [
+        *((kind, f"xtcl evaluate --method {name}") for name, kind in METHODS.items()),
+        (NaiveXGBoost, "xtcl reproduce time"),
+    ]
     if as_json:
         described = [
             {
