@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+from xtcl.baselines.naive_xgboost import NaiveXGBoost
 from xtcl.baselines.registry import METHODS, make_method
+from xtcl.baselines.xtcl import XTCLMethod
 from xtcl.errors import UsageError
 from xtcl.graph.datasets import block_model
 from xtcl.graph.node_split import node_split
@@ -35,6 +40,24 @@ def test_an_unknown_method_meets_the_closest() -> None:
         make_method("propagate")
     with pytest.raises(UsageError, match=r"no method 'zzz'\. Known: xtcl-gcn"):
         make_method("zzz")
+
+
+def test_what_is_only_timed_says_so() -> None:
+    with pytest.raises(UsageError, match=r"^Naive XGBoost has no task .* `xtcl reproduce time`"):
+        make_method("Naive-XGBoost")
+
+
+COMPARED = [kind for kind in METHODS.values() if not issubclass(kind, XTCLMethod)]
+
+
+@pytest.mark.parametrize("kind", [*COMPARED, NaiveXGBoost])
+def test_every_system_has_its_formula_citation_and_cost_on_its_page(kind: type) -> None:
+    text = kind.__doc__ or ""
+    assert "math:" in text
+    assert re.search(r"\b(19|20)\d\d\b", text)
+    assert "Cost" in text
+    page = (Path(__file__).parents[2] / "docs" / "systems.md").read_text(encoding="utf-8")
+    assert f"::: {kind.__module__}.{kind.__name__}\n" in page
 
 
 @pytest.mark.parametrize("encoder", ["gcn", "gat"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -136,10 +137,19 @@ def test_relations() -> None:
 
 def test_methods() -> None:
     found = read_json("methods")
-    assert [entry["name"] for entry in found] == list(METHODS)
+    assert [entry["name"] for entry in found] == [*METHODS, "naive-xgboost"]
     assert all(set(entry["tasks"]) <= {"nodes", "links"} for entry in found)
+    assert found[0]["command"] == "xtcl evaluate --method xtcl-gcn"
+    assert found[-1] == {
+        "name": "naive-xgboost",
+        "title": "Naive XGBoost",
+        "tasks": [],
+        "command": "xtcl reproduce time",
+    }
     text = output("methods")
     assert all(name in text for name in METHODS)
+    assert re.search(r"naive-xgboost +Naive XGBoost +none .*xtcl reproduce time", text)
+    assert "`" not in text  # descriptions are for people who have not read the code
 
 
 def test_doctor() -> None:

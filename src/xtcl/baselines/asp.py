@@ -106,7 +106,7 @@ def _smoothed(rows: Tensor, matrix: Tensor, hops: int) -> Tensor:
 
 
 class ASP(WithTaskSettings[ASPSettings]):
-    r"""Contrast between near and far links, and between links and attributes; linear encoders.
+    r"""Brings together what near links, far links and attributes say of a node.
 
     .. math:: G_W(\hat A, K) = \hat A^K (X W + b), \quad
               H_0 = G_1(\hat A, 2), \quad H_1 = G_2(\hat A, K), \quad

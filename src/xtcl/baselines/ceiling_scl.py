@@ -18,14 +18,15 @@ from xtcl.tasks.training_side import TrainingSide
 
 
 class CeilingSCL(Contrastive):
-    r"""Definition 6 of Lin and Neville (2024). It sees the test labels: no competitor.
+    r"""XTCL with the true classes of all nodes. It sees the test labels: no competitor.
 
     .. math:: p_b \sim \mathcal U\{v \in V \setminus u \mid y_v = y_u\}, \qquad u \in V
 
-    What the loss could do with positives that are always right. The encoder trains on the true
-    labels of all nodes, test nodes included; the head is fitted on training labels as ever. The
-    training side holds no such labels, so whoever wants the ceiling has to hand them over as
-    `truth`, and a method made by name alone refuses to fit. Cost of the positives: O(V B).
+    Definition 6 of Lin and Neville (2024): what the loss could do with positives that are always
+    right. The encoder trains on the true labels of all nodes, test nodes included; the head is
+    fitted on training labels as ever. The training side holds no such labels, so whoever wants the
+    ceiling has to hand them over as `truth`, and a method made by name alone refuses to fit. Cost
+    of the positives: O(V B).
     """
 
     name: ClassVar[str] = "ceiling-scl"

@@ -113,7 +113,7 @@ class SharingLoss:
 
 
 class CoCoS(Method):
-    r"""A GCN, trained on labels first, then on shuffled attributes and pairs of nodes besides.
+    r"""A GCN, trained on the labels first, then also to tell nodes of one class from others.
 
     .. math:: \mathcal L = \tfrac12 (\mathrm{CE}(Z) + \mathrm{CE}(Z'))
               + \alpha \, (\mathcal L_{\mathrm{pos}} + \mathcal L_{\mathrm{neg}}), \qquad

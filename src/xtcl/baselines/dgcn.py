@@ -23,11 +23,12 @@ Reading = Literal["dual", "directed"]
 
 
 class DGCN(Method):
-    r"""Graph convolution through two graphs at once; which two depends on the `reading`.
+    r"""The dual graph convolutional network: on links and on random walks it must say the same.
 
-    "dual": Zhuang and Ma, "Dual Graph Convolutional Networks for Graph-Based Semi-Supervised
-    Classification", WWW 2018. One network on the adjacency and on the PPMI matrix of random walks;
-    with the class probabilities p and q of the two channels, labelled nodes L and epoch t,
+    That is the `reading` "dual": Zhuang and Ma, "Dual Graph Convolutional Networks for Graph-Based
+    Semi-Supervised Classification", WWW 2018. One network on the adjacency and on the PPMI matrix
+    of random walks; with the class probabilities p and q of the two channels, labelled nodes L and
+    epoch t,
 
     .. math::
         \frac{1}{|L|} \sum_{u \in L} -\log p_u(y_u)
@@ -47,7 +48,8 @@ class DGCN(Method):
     There is no published form for links: theirs is the link loss of a graph auto-encoder, on the
     mean of both channels' embeddings, without the unsupervised term.
 
-    "directed": Tong and others, 2020; see `DirectedReading`.
+    The reading "directed" is another system of that name, Tong and others, 2020; see
+    `DirectedReading`.
 
     On the trial split that settled all this (seed 1000, which no reported figure uses), beside the
     figures that XTCL's paper gives for DGCN:

@@ -66,7 +66,7 @@ class InfomaxNetwork(nn.Module):
 
 
 class DGI(SelfSupervised):
-    r"""Nodes of the graph against nodes of the graph with shuffled attributes.
+    r"""Learns to tell the nodes of the graph from nodes with shuffled attributes.
 
     .. math:: H = \text{PReLU}(\hat A X W + b), \quad \tilde H = \text{PReLU}(\hat A P X W + b),
               \quad s = \sigma\big(\tfrac1V \sum_i h_i\big)

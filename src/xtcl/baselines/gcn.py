@@ -56,7 +56,21 @@ class OneLayerGCN(nn.Module):
 
 
 class GCN(Supervised):
-    """Nodes: two layers and cross-entropy. Links: one layer under a `PairPerceptron`.
+    r"""A graph convolutional network, trained on the labels or on the links themselves.
+
+    .. math:: Z = \hat A \, \text{ReLU}(\hat A X W_0) \, W_1, \qquad
+              L = -\frac{1}{|V_L|} \sum_{u \in V_L} \log \text{softmax}(z_u)_{y_u}
+
+    for nodes, with the labelled ones :math:`V_L`; for links
+
+    .. math:: Z = \hat A X W + b, \qquad
+              L = -\frac{1}{2n} \Big[ \sum_{uv \in P} \log \sigma(s(z_u \odot z_v))
+              + \sum_{uv \in N} \log\big(1 - \sigma(s(z_u \odot z_v))\big) \Big]
+
+    with a perceptron s of three layers (`PairPerceptron`), n links P and as many non-links N, drawn
+    each step. :math:`\hat A` is the normalised adjacency with a loop at every node; dropout comes
+    before each product. Kipf and Welling, "Semi-Supervised Classification with Graph Convolutional
+    Networks", ICLR 2017.
 
     Nodes have the settings of Kipf and Welling, with attribute rows of unit length, weight decay on
     both layers and the 64 units that Shchur and others ("Pitfalls of Graph Neural Network
@@ -90,6 +104,9 @@ class GCN(Supervised):
     ====================================================  =====  ========
 
     The auto-encoder's figure on CiteSeer is of 1000 alone, too.
+
+    Cost of an epoch: O(V D h + E h) time, O(V (D + h) + E) memory; for links O(n h^2) time and
+    O(n h) memory besides.
     """
 
     name: ClassVar[str] = "gcn"

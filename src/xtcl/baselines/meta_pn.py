@@ -68,7 +68,7 @@ SETTINGS = {
 
 
 class MetaPN(Method):
-    r"""Pseudo labels teach a two-layer network; known labels teach how to make pseudo labels.
+    r"""Spreads the known labels over the links, learns how far, and teaches a network the result.
 
     Labels spread, :math:`Y_k = \hat A^k Y_0`, and a small propagator :math:`\phi` mixes the hops
     (`MetaPropagator`). The network :math:`\theta` sees attributes alone and learns the mixture of

@@ -17,14 +17,15 @@ from xtcl.tasks.training_side import TrainingSide
 
 
 class NaiveTCL(Contrastive):
-    r"""Definition 7 of Lin and Neville (2024): SCL for labelled nodes, SSCL for the others.
+    r"""SCL for labelled nodes, SSCL for all the others.
 
     .. math:: p_b \sim \begin{cases} \mathcal U\{v \in V_L \setminus u \mid y_v = y_u\}
               & u \in V_L \\ \mathcal U\{v \mid s_r(u, v) \ge \eta_{r,u}\}, \;
               r \sim \mathcal U(\mathcal R_f) & \text{else} \end{cases}
 
-    A node that is alone with its label has the positives of an unlabelled one. With the same seed
-    the positives are those of SCL and of SSCL. Cost: that of SSCL.
+    Definition 7 of Lin and Neville (2024). A node that is alone with its label has the positives of
+    an unlabelled one. With the same seed the positives are those of SCL and of SSCL. Cost: that of
+    SSCL.
     """
 
     name: ClassVar[str] = "naive-tcl"

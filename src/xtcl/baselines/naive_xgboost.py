@@ -1,16 +1,4 @@
-r"""Naive XGBoost: the stock library on all labelled pairs, against which XGSampler is timed.
-
-The similarities of a pair are its features, and whether it is alike is its class. Every round
-searches all relations and thresholds for the stump of greatest gain
-
-.. math:: \tfrac12 \Big[ \frac{G_0^2}{H_0 + \lambda} + \frac{G_1^2}{H_1 + \lambda}
-          - \frac{(G_0 + G_1)^2}{H_0 + H_1 + \lambda} \Big],
-          \qquad w_l = \frac{-G_l}{H_l + \lambda}
-
-with one threshold for all nodes, where XGSampler goes through the relations in a given order and
-has a threshold for each node. Chen and Guestrin, "XGBoost: A Scalable Tree Boosting System",
-KDD 2016. The pairs are held in memory: 4 bytes for each pair and relation, and as much again in
-passing.
+"""Naive XGBoost: the stock library on all labelled pairs, against which XGSampler is timed.
 
 XGBoost is an extra: it is imported when pairs are to be learned from, and not before.
 """
@@ -18,7 +6,7 @@ XGBoost is an extra: it is imported when pairs are to be learned from, and not b
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -40,11 +28,29 @@ STUMPS = {"objective": "binary:logistic", "max_depth": 1, "eta": 1.0, "tree_meth
 
 
 class NaiveXGBoost:
-    """Learns from the same folds of pairs as `XGSampler`, in as many rounds as there are relations.
+    r"""XGBoost in place of XTCL's sampler, for its time alone: run by xtcl reproduce time.
 
-    XGBoost works on the device of the view that is fitted, with `threads` threads on the CPU
+    The similarities of a pair are its features, and whether it is alike is its class. Every round
+    searches all relations and thresholds for the stump of greatest gain
+
+    .. math:: \tfrac12 \Big[ \frac{G_0^2}{H_0 + \lambda} + \frac{G_1^2}{H_1 + \lambda}
+              - \frac{(G_0 + G_1)^2}{H_0 + H_1 + \lambda} \Big],
+              \qquad w_l = \frac{-G_l}{H_l + \lambda}
+
+    with one threshold for all nodes, where XGSampler goes through the relations in a given order
+    and has a threshold for each node. Chen and Guestrin, "XGBoost: A Scalable Tree Boosting
+    System", KDD 2016. It learns from the same folds of pairs as `XGSampler`, in as many rounds as
+    there are relations, on the device of the view that is fitted, with `threads` threads on the CPU
     (torch's number by default).
+
+    Cost: O(n R) a round of n pairs and R relations. The pairs are held in memory: 4 bytes for each
+    pair and relation, and as much again in passing.
     """
+
+    name: ClassVar[str] = "naive-xgboost"
+    title: ClassVar[str] = "Naive XGBoost"
+    tasks: ClassVar[frozenset[str]] = frozenset()
+    """None: it is timed, and nothing is done with its scores."""
 
     relations_: tuple[Relation, ...]
     booster_: Booster

@@ -111,7 +111,7 @@ class SpectralNetwork(nn.Module):
 
 
 class PolyGCL(SelfSupervised):
-    r"""Nodes of a graph against shuffled ones, seen through a low-pass and a high-pass filter.
+    r"""Learns to tell nodes from shuffled ones, by what neighbours share and by how they differ.
 
     .. math:: H^f = \text{ReLU}\big(n(g_f(L) X) W + b\big), \quad
               \tilde H^f = \text{ReLU}\big(n(g_f(L) P X) W + b\big), \quad f \in \{low, high\}
@@ -126,7 +126,8 @@ class PolyGCL(SelfSupervised):
     or leaves them as they are, and a new permutation P and new dropout of X each epoch. The
     embedding is Z. Chen, Lei and Wei, "PolyGCL: Graph Contrastive Learning via Learnable Spectral
     Polynomial Filters", ICLR 2024, with their rule to stop: no new low of the training loss for 20
-    epochs. (Published figures are those of the best test epoch.)
+    epochs, or for 100 on PubMed and on graphs without settings of their own, where 20 end training
+    too early. (Published figures are those of the best test epoch.)
 
     Without n the filter comes after W, where it passes through fewer columns. That is the same but
     for a second dropout, published between them, which is part of the one of X here. n is published

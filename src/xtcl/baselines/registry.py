@@ -14,6 +14,7 @@ from xtcl.baselines.logistic import Logistic
 from xtcl.baselines.meta_pn import MetaPN
 from xtcl.baselines.method import Method
 from xtcl.baselines.naive_tcl import NaiveTCL
+from xtcl.baselines.naive_xgboost import NaiveXGBoost
 from xtcl.baselines.polygcl import PolyGCL
 from xtcl.baselines.propagation import PropagationMethod
 from xtcl.baselines.scl import SCL
@@ -51,6 +52,11 @@ METHODS: dict[str, type[Method]] = {
 
 def make_method(name: str) -> Method:
     """The method called `name`, in any case; an unknown name meets the closest known one."""
+    if name.lower() == NaiveXGBoost.name:
+        raise UsageError(
+            f"{NaiveXGBoost.title} has no task to be scored on, it is only timed: "
+            "run `xtcl reproduce time`."
+        )
     kind = METHODS.get(name.lower())
     if kind is None:
         raise UsageError(f"There is no method '{name}'.{known_names(name, METHODS)}")

@@ -15,12 +15,13 @@ from xtcl.tasks.training_side import TrainingSide
 
 
 class SCL(Contrastive):
-    r"""Definition 2 of Lin and Neville (2024), after Khosla and others, NeurIPS 2020.
+    r"""XTCL with labels alone: draws together labelled nodes of the same class.
 
     .. math:: p_b \sim \mathcal U\{v \in V_L \setminus u \mid y_v = y_u\}, \qquad u \in V_L
 
-    Only labelled nodes :math:`V_L` are anchors, and of those only nodes whose class has another;
-    negatives are random nodes of the graph, labelled or not. Cost of the positives: O(V B).
+    Definition 2 of Lin and Neville (2024), after Khosla and others, NeurIPS 2020. Only labelled
+    nodes :math:`V_L` are anchors, and of those only nodes whose class has another; negatives are
+    random nodes of the graph, labelled or not. Cost of the positives: O(V B).
     """
 
     name: ClassVar[str] = "scl"

@@ -18,11 +18,12 @@ from xtcl.tasks.training_side import TrainingSide
 
 
 class SSCL(Contrastive):
-    r"""Definition 1 of Lin and Neville (2024): every relation gives as many positives.
+    r"""XTCL without labels: draws together nodes that any of the relations takes for alike.
 
     .. math:: p_b \sim \mathcal U\{v \mid s_r(u, v) \ge \eta_{r,u}\}, \qquad
               r \sim \mathcal U(\mathcal R_f)
 
+    Definition 1 of Lin and Neville (2024): every relation gives as many positives.
     :math:`\mathcal R_f` are those of the paper's relations that read no label, less those for which
     nobody is above with u. The definition gives each of them :math:`\lfloor B / |\mathcal R_f|
     \rfloor` of the B positives, which is the same on average; drawn one by one they need not

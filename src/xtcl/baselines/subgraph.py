@@ -26,7 +26,7 @@ SETTINGS = {"pubmed": SubGraphSettings(hops=3, epochs=2)}
 
 
 class SubGraph(Method):
-    r"""Counts of the nodes near both ends, and smoothed attributes, under one small network.
+    r"""A small network that scores a pair by its attributes and by how many nodes are near both.
 
     :math:`f_{uv}` has the numbers of nodes i links from u and j from v, for i and j up to `hops` or
     beyond; :math:`\tilde X = \hat A X`; see `PairNetwork`. Chamberlain and others, "Graph Neural

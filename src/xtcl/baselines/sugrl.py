@@ -93,7 +93,7 @@ def _lengths(rows: Tensor) -> Tensor:
 
 
 class SUGRL(WithTaskSettings[SUGRLSettings]):
-    r"""Triplets whose negatives must be farther than positives, yet not too far; no augmentation.
+    r"""Draws every node nearer to its neighbours than to random nodes, and keeps those in reach.
 
     .. math:: H = \text{MLP}(X), \quad P = \hat A H, \quad
               q_i = \tfrac15 \sum_{j \in S_i} h_j, \quad n^k = \pi_k(H)

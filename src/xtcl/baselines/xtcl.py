@@ -45,7 +45,7 @@ class XTCLMethod(Method):
 
 
 class XTCLGCN(XTCLMethod):
-    """XTCL with graph convolutions."""
+    """XTCL, the method of this package, with graph convolutions."""
 
     name: ClassVar[str] = "xtcl-gcn"
     title: ClassVar[str] = "XTCL (GCN)"
@@ -53,7 +53,7 @@ class XTCLGCN(XTCLMethod):
 
 
 class XTCLGAT(XTCLMethod):
-    """XTCL with graph attention."""
+    """XTCL, the method of this package, with graph attention."""
 
     name: ClassVar[str] = "xtcl-gat"
     title: ClassVar[str] = "XTCL (GAT)"

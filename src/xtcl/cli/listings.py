@@ -94,23 +94,34 @@ def _stored_relations(folder: Path, as_json: bool) -> None:
 
 @reported
 def methods(as_json: JsonOption = False) -> None:
-    """List the methods that `xtcl evaluate` can run.
+    """List the compared systems: those that `xtcl evaluate` can run, and one that is only timed.
 
     Example: xtcl methods
     """
+    from xtcl.baselines.method import Method
+    from xtcl.baselines.naive_xgboost import NaiveXGBoost
     from xtcl.baselines.registry import METHODS
 
+    listed: list[tuple[type[Method | NaiveXGBoost], str]] = [
+        *((kind, f"xtcl evaluate --method {name}") for name, kind in METHODS.items()),
+        (NaiveXGBoost, "xtcl reproduce time"),
+    ]
     if as_json:
         described = [
-            {"name": kind.name, "title": kind.title, "tasks": sorted(kind.tasks)}
-            for kind in METHODS.values()
+            {
+                "name": kind.name,
+                "title": kind.title,
+                "tasks": sorted(kind.tasks),
+                "command": command,
+            }
+            for kind, command in listed
         ]
         typer.echo(json.dumps(described))
         return
     table = plain_table("name", "title", "tasks", "what it is")
-    for kind in METHODS.values():
+    for kind, _ in listed:
         summary = (kind.__doc__ or "").strip().splitlines()
-        table.add_row(kind.name, kind.title, ", ".join(sorted(kind.tasks)), summary[0])
+        table.add_row(kind.name, kind.title, ", ".join(sorted(kind.tasks)) or "none", summary[0])
     Console().print(table)
 
 

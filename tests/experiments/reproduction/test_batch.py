@@ -10,8 +10,10 @@ import torch
 
 from xtcl.errors import DataError
 from xtcl.experiments.provenance import provenance
+from xtcl.experiments.reproduction import experiment
 from xtcl.experiments.reproduction.batch import in_words, run_missing
 from xtcl.experiments.reproduction.experiment import Bench, Measurement, Plain
+from xtcl.graph.graph import Graph
 
 CPU = torch.device("cpu")
 
@@ -81,6 +83,34 @@ def test_what_cannot_be_measured_is_told_of_and_left_out(tmp_path: Path) -> None
     assert found == [{"square": 4}]
     assert heard[0] == "square--1 was left out: No negative numbers here."
     assert [path.name for path in tmp_path.iterdir()] == ["square-2.json"]
+
+
+def test_a_missing_data_set_is_looked_for_and_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sought: list[str] = []
+
+    def nowhere(name: str, data: Path | None) -> Graph:
+        sought.append(name)
+        raise DataError(f"{name} was found nowhere.")
+
+    monkeypatch.setattr(experiment, "load_dataset", nowhere)
+
+    def on(name: str, seed: int) -> Measurement:
+        return Measurement(
+            {"dataset": name, "seed": seed}, lambda bench: {"nodes": bench.graph(name).num_nodes}
+        )
+
+    heard: list[str] = []
+    wanted = [on(name, seed) for seed in range(3) for name in ("photo", "pubmed")]
+    wanted.append(Counter().measurement(2))
+    records = run_missing(wanted, tmp_path, Bench(CPU), heard.append)
+    assert [record.found for record in records] == [{"square": 4}]
+    assert sought == ["photo", "pubmed"]
+    assert heard[:2] == [
+        f"All runs on {name} are left out: {name} was found nowhere." for name in sought
+    ]
+    assert len(heard) == 3
 
 
 def test_an_interrupted_batch_goes_on(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_the_page_says_who_is_first_and_by_how_much(tmp_path: Path) -> None:
     assert "| GCN | +1.97 | +0.41 |" in page  # minus the paper's 82.01 and 92.59
     assert "| GCN | 4.0 | 2.0 |" in page  # seconds
     assert "| median of the paper's others | 4.0 | 2.0 |" in page
-    assert "| median of all others | 3.2 | 2.0 |" in page  # of 4.0 and 2.5
+    assert f"| median of all others | 3.2 | {DASH} |" in page  # of 4.0 and 2.5; one has no run
     assert "- 13 runs: no GPU; a CPU, 2 thread(s); xtcl 9 (code abc), torch 2" in page
     stored = json.loads((tmp_path / "table-nodes.json").read_text())
     assert len(stored) == 13
@@ -84,8 +84,27 @@ def test_seconds_of_another_machine_do_not_count(tmp_path: Path) -> None:
     page = draw_experiment(NodeTable(), moved, tmp_path).read_text()
     assert "| GCN | 3.5 | 2.0 |" in page
     assert f"| Attributes + LR | {DASH} | {DASH} |" in page
-    assert "| median of all others | 3.5 | 2.0 |" in page
+    assert "| median of the paper's others | 3.5 | 2.0 |" in page
+    assert f"| median of all others | {DASH} | {DASH} |" in page  # one of them has no seconds
     assert row(page, "Attributes + LR") == ["60.50 ± 0.50 (2)", DASH]  # figures do
+
+
+def test_threads_beside_a_gpu_do_not_make_another_machine(tmp_path: Path) -> None:
+    def on(gpu: str) -> list[Record]:
+        threads = {"xtcl-gcn": 5, "gcn": 5, "logistic": 4}
+        return [
+            replace(
+                record,
+                hardware=HARDWARE | {"gpu": gpu, "threads": threads[record.what["method"]]},
+            )
+            for record in records()
+        ]
+
+    page = draw_experiment(NodeTable(), on("a GPU"), tmp_path).read_text()
+    assert f"| Attributes + LR | 2.5 | {DASH} |" in page
+    assert f"| median of all others | 3.2 | {DASH} |" in page
+    page = draw_experiment(NodeTable(), on("none"), tmp_path).read_text()
+    assert f"| Attributes + LR | {DASH} | {DASH} |" in page  # a CPU is as quick as its threads
 
 
 def test_a_quick_page_says_that_it_is_one(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from xtcl.errors import XTCLError
 from xtcl.experiments.provenance import provenance
-from xtcl.experiments.reproduction.experiment import Bench, Measurement, Record
+from xtcl.experiments.reproduction.experiment import Bench, Measurement, MissingDatasetError, Record
 from xtcl.files import atomic_path
 
 Told = Callable[[str], None]
@@ -24,19 +24,25 @@ def run_missing(
     """The records of all measurements; those that `folder` does not hold yet are made.
 
     A run that cannot be made (a system that refuses a graph, or a GPU that is too small) is told
-    of and left out: the others are worth having. Records made by other code are kept; each says
-    which code made it.
+    of and left out: the others are worth having. A data set that is missing is told of once, not
+    for every run on it. Records made by other code are kept; each says which code made it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     kept = read_records(measurements, folder)
     missing = [m for m in measurements if m.key not in kept]
     if kept:
         tell(f"{len(kept)} of {len(measurements)} runs are there already.")
+    missed: set[str] = set()
     began = time.perf_counter()
     for number, measurement in enumerate(missing, start=1):
         start = time.perf_counter()
         try:
             found = measurement.measure(bench)
+        except MissingDatasetError as absent:
+            if absent.name not in missed:
+                tell(f"All runs on {absent.name} are left out: {absent}")
+            missed.add(absent.name)
+            continue
         except (XTCLError, torch.OutOfMemoryError) as refused:
             tell(f"{measurement.key} was left out: {refused}")
             continue

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from xtcl.errors import UsageError, known_names
+from xtcl.errors import DataError, UsageError, known_names
 from xtcl.graph.datasets import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.progress import Progress
@@ -38,22 +38,38 @@ class Scope:
         return range(self.seed, self.seed + (self.splits or number))
 
 
+class MissingDatasetError(DataError):
+    """A data set could not be read, so no measurement on it can be made."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(why)
+        self.name = name
+
+
 @dataclass
 class Bench:
     """Where measurements are made: the device, the folder of data sets, and who hears of progress.
 
-    Graphs are read once and kept, because many measurements share one.
+    Graphs are read once and kept, because many measurements share one; so is why one could
+    not be read.
     """
 
     device: torch.device
     data: Path | None = None
     progress: Progress = field(default_factory=Progress)
     _graphs: dict[str, Graph] = field(default_factory=dict)
+    _missing: dict[str, str] = field(default_factory=dict)
 
     def graph(self, name: str) -> Graph:
-        """A data set by its name."""
+        """A data set by its name; one that is missing is looked for, and downloaded, only once."""
+        if name in self._missing:
+            raise MissingDatasetError(name, self._missing[name])
         if name not in self._graphs:
-            self._graphs[name] = load_dataset(name, self.data)
+            try:
+                self._graphs[name] = load_dataset(name, self.data)
+            except DataError as error:
+                self._missing[name] = str(error)
+                raise MissingDatasetError(name, str(error)) from error
         return self._graphs[name]
 
 

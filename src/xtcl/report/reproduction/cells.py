@@ -20,7 +20,8 @@ SIGNIFICANT = 0.05
 class Cell:
     """The figure of every seed of one system on one data set, and the seconds of its fit.
 
-    Seconds are there for runs on the usual machine only: those of another do not compare.
+    Seconds are there for runs on the usual machine only: those of another do not compare. Runs on
+    the same kind of GPU count as one machine, whatever the number of threads beside it.
     """
 
     figures: dict[int, float]
@@ -56,7 +57,10 @@ def gather(records: Sequence[Record]) -> Cells:
 
 
 def _machine(record: Record) -> str:
-    return json.dumps(record.hardware, sort_keys=True)
+    hardware = dict(record.hardware)
+    if hardware.get("gpu", "none") != "none":
+        hardware.pop("threads", None)
+    return json.dumps(hardware, sort_keys=True)
 
 
 def ranking(cells: Cells, dataset: str) -> list[str]:

@@ -51,6 +51,7 @@ def draw_comparison(experiment: Comparison, records: Sequence[Record], folder: P
         table(["data set", "first", "second", "difference", "p"], _tests(cells, datasets)),
         *([] if _part(records) else _beside_the_paper(experiment, cells, datasets, methods)),
         "## Seconds of a fit, median over splits on the machine that made most runs",
+        "Medians of others stand where all of them have seconds on that machine.",
         table(
             ["", *datasets],
             [
@@ -128,18 +129,19 @@ def _seconds(cell: Cell | None) -> str:
 
 
 def _usual(cell: Cell) -> float:
-    """Without the first fit of a process, which waits for libraries to be loaded."""
+    """The median over the splits: a first fit, which waits for libraries, hardly moves it."""
     return float(np.median(list(cell.seconds.values())))
 
 
 def _others(cells: Cells, dataset: str, methods: Container[str]) -> str:
-    """The median over those of the `methods` that are not XTCL."""
-    others = [
-        _usual(cell)
-        for (where, method), cell in cells.items()
-        if where == dataset and method in methods and not method.startswith("xtcl") and cell.seconds
-    ]
-    return f"{np.median(others):.1f}" if others else DASH
+    """The median over those of the `methods` that are not XTCL; none where one has no seconds.
+
+    A median over those that are left would say how quick they are, and not how quick the others.
+    """
+    others = {method for _, method in cells if method in methods and not method.startswith("xtcl")}
+    here = [cells.get((dataset, method)) for method in others]
+    timed = [_usual(cell) for cell in here if cell is not None and cell.seconds]
+    return f"{np.median(timed):.1f}" if timed and len(timed) == len(here) else DASH
 
 
 def _picture(
