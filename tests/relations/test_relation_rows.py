@@ -19,6 +19,7 @@ from xtcl.relations import relation as relation_module
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
 from xtcl.relations.factors import cosine_rows
+from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.pagerank import PageRank
@@ -197,3 +198,29 @@ def test_only_whole_tiles_are_computed(relation: Relation, monkeypatch: pytest.M
         assert rows(torch.arange(asked)).shape == (asked, 70)
     assert set(heights) == {rows.tile}
     assert rows.tile == 64
+
+
+@pytest.mark.parametrize(
+    ("num_nodes", "rows"), [(100, 64), (2**14, 64), (20_000, 32), (2**16, 16), (10**6, 16)]
+)
+def test_fewer_columns_are_passed_over_at_a_time_where_they_are_long(
+    num_nodes: int, rows: int
+) -> None:
+    def nothing(nodes: Tensor) -> Tensor:
+        return torch.zeros(len(nodes), num_nodes)
+
+    cpu = torch.device("cpu")
+    assert SimilarityRows(nothing, cpu, num_nodes=num_nodes, by_columns=True).tile == rows
+    assert SimilarityRows(nothing, cpu, num_nodes=num_nodes).tile == 64
+
+
+@pytest.mark.parametrize("relation", [PageRank(), GraphDistance()], ids=repr)
+def test_rows_do_not_hang_on_how_many_columns_are_passed_over(
+    relation: Relation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = make_view(100, 0)
+    expected = relation.on(view)(torch.arange(100))
+    monkeypatch.setattr(relation_module, "IN_CACHE", 1600)
+    rows = relation.on(view)
+    assert rows.tile == 16
+    torch.testing.assert_close(rows(torch.arange(100)), expected, rtol=0.0, atol=1e-7)

@@ -48,6 +48,7 @@ class GraphDistance(Relation):
     title: ClassVar[str] = "Graph Distance"
     reads: ClassVar[frozenset[str]] = frozenset({LINKS})
     row_by_row: ClassVar[bool] = True
+    by_columns: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.searches is not None and self.searches < 1:

@@ -56,6 +56,7 @@ class PageRank(Relation):
     name: ClassVar[str] = "pagerank"
     title: ClassVar[str] = "PageRank"
     reads: ClassVar[frozenset[str]] = frozenset({LINKS})
+    by_columns: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 1:

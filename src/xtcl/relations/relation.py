@@ -19,6 +19,9 @@ Rows = Callable[[Tensor], Tensor]
 AT_ONCE = 2**26
 """Pairs of one call on a GPU, where rows are made one by one: 256 MB of similarities."""
 
+IN_CACHE = 2**20
+"""Numbers of an array that a CPU passes over again and again: three of them stay in its cache."""
+
 TOLERANCE = 1e-6
 """How far rounding may carry a similarity above 1; it is then cut to 1."""
 
@@ -40,6 +43,8 @@ class Relation(ABC):
     reads: ClassVar[frozenset[str]]
     row_by_row: ClassVar[bool] = False
     """Whether a row comes out the same to the last bit in any company, on a GPU."""
+    by_columns: ClassVar[bool] = False
+    """Whether b rows are made as b columns [V, b], in many passes over all of them."""
 
     @abstractmethod
     def prepare(self, view: TrainingView) -> Rows:
@@ -63,7 +68,13 @@ class Relation(ABC):
             compute = self.prepare(view)
         row_by_row = self.row_by_row and not self.foreign  # which may have inherited it
         return SimilarityRows(
-            compute, view.device, self.name, view.num_nodes, self.foreign, row_by_row
+            compute,
+            view.device,
+            self.name,
+            view.num_nodes,
+            self.foreign,
+            row_by_row,
+            self.by_columns,
         )
 
 
@@ -88,11 +99,16 @@ class SimilarityRows:
     num_nodes: int | None = None
     foreign: bool = False
     row_by_row: bool = False
+    by_columns: bool = False
 
     @property
     def tile(self) -> int:
         """Rows per call of `compute`, but for those made row by row."""
-        return tile_rows(self.device)
+        usual = tile_rows(self.device)
+        if not self.by_columns or self.device.type != "cpu":
+            return usual
+        fitting = IN_CACHE // (self.num_nodes or 1)
+        return max(16, min(usual, 1 << max(fitting.bit_length() - 1, 0)))
 
     def __call__(self, nodes: Tensor) -> Tensor:
         """Similarities [b, V] of `nodes` to all nodes."""
