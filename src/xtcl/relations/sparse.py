@@ -57,7 +57,11 @@ def scaled(matrix: sp.csr_array, rows: np.ndarray, columns: np.ndarray) -> sp.cs
 def dense_on(matrix: np.ndarray | sp.csr_array, device: torch.device) -> Tensor:
     """A matrix with all its zeros, float32."""
     if sp.issparse(matrix):
-        return to_device(matrix, device).to_dense()  # zeros need not travel
+        entries = sp.csr_array(matrix)
+        if not entries.has_canonical_format:
+            entries = entries.copy()
+            entries.sum_duplicates()
+        return to_device(entries, device).to_dense()  # zeros need not travel
     return torch.tensor(np.ascontiguousarray(matrix, dtype=np.float32), device=device)
 
 
