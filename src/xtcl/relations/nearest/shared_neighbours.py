@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +16,7 @@ from xtcl.relations.common_neighbours import neighbourhood
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.link import Link
 from xtcl.relations.nearest.on_device.links import Links
+from xtcl.relations.nearest.on_device.parts import parts
 from xtcl.relations.sparse import is_among, ranges
 from xtcl.relations.topology import Topology, mutual_information
 from xtcl.relations.view import TrainingView
@@ -55,11 +55,9 @@ class SharedNeighbours:
         """How many neighbours each pair shares: int64 [m]."""
         first = self.degree[u] <= self.degree[v]
         few, many = torch.where(first, u, v), torch.where(first, v, u)
-        so_far = self.degree[few].cumsum(0).cpu().numpy()
-        sizes = np.unique(so_far // AT_ONCE, return_counts=True)[1].tolist()
-        parts = zip(torch.split(few, sizes), torch.split(many, sizes), strict=True)
-        found = [self._shared(*part) for part in parts]
-        return torch.cat(found) if found else torch.zeros_like(u)
+        pairs = torch.arange(len(u), device=u.device)
+        together = parts(pairs, self.degree[few], AT_ONCE)
+        return torch.cat([self._shared(few[part], many[part]) for part in together])
 
     def _shared(self, few: Tensor, many: Tensor) -> Tensor:
         pair, entry = ranges(self._links.start[few], self.degree[few])

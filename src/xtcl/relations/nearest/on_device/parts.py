@@ -20,9 +20,9 @@ Explore = Callable[[Tensor], Lists]
 """Takes nodes [b], gives lists that hold at least the best of each row."""
 
 
-def parts(nodes: Tensor, paths: Tensor) -> tuple[Tensor, ...]:
-    """`nodes` in parts of about MAX_PATHS `paths` [b] together, or one node's more."""
-    share = paths.cumsum(0) // MAX_PATHS
+def parts(nodes: Tensor, paths: Tensor, most: int | None = None) -> tuple[Tensor, ...]:
+    """`nodes` in parts of about `most` (MAX_PATHS) `paths` [b] together, or one node's more."""
+    share = paths.cumsum(0) // (most or MAX_PATHS)
     length = torch.unique_consecutive(share, return_counts=True)[1].tolist()
     return torch.split(nodes, length or [0])
 
