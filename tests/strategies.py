@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import scipy.sparse as sp
 from hypothesis import strategies as st
 
 from xtcl.graph.graph import Graph
@@ -125,3 +126,9 @@ def make_view(
     graph = make_graph(count, seed, shape, attributes, labels)
     labelled = np.flatnonzero(np.random.default_rng(seed).random(count) < known)
     return TrainingView.of(graph, labelled=labelled)
+
+
+def random_links(num_nodes: int, density: float, seed: int = 0) -> sp.csr_array:
+    """Links in both directions, none from a node to itself."""
+    drawn = np.triu(np.random.default_rng(seed).random((num_nodes, num_nodes)) < density, 1)
+    return sp.csr_array(drawn | drawn.T).astype(np.float32)

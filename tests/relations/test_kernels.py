@@ -11,10 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 from scipy.sparse.csgraph import shortest_path
-from strategies import make_view
+from strategies import make_view, random_links
 
 from xtcl.relations import diameter
 from xtcl.relations.graph_distance import GraphDistance
@@ -117,13 +116,6 @@ def test_distances_on_a_gpu_are_those_on_a_cpu() -> None:
     nodes = torch.arange(0, 3000, 7)
     plain, quick = (GraphDistance().on(view)(nodes.to(view.device)) for view in views)
     assert torch.equal(plain, quick.cpu())
-
-
-def random_links(num_nodes: int, density: float, seed: int = 0) -> sp.csr_array:
-    one_way = np.random.default_rng(seed).random((num_nodes, num_nodes)) < density
-    return sp.csr_array(np.triu(one_way | one_way.T, 1) | np.tril(one_way | one_way.T, -1)).astype(
-        np.float32
-    )
 
 
 @pytest.mark.parametrize("density", [0.2, 0.6])

@@ -19,7 +19,6 @@ from xtcl.relations import relation as relation_module
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
 from xtcl.relations.factors import cosine_rows
-from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.pagerank import PageRank
@@ -57,7 +56,7 @@ def test_rows_of_several_tiles_are_the_same_however_asked(
     relation: Relation, device: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relation_module, "tile_rows", lambda device: 64)
-    monkeypatch.setattr(relation_module, "AT_ONCE", 100 * 150)
+    monkeypatch.setattr(relation_module, "pairs_at_once", lambda device: 100 * 150)
     monkeypatch.setattr(common_neighbours, "MAX_PATHS", 500)
     made = make_view(150 + 7 * seed, seed, attributes=["counts", "signed"][seed])
     view = dataclasses.replace(made, device=torch.device(device))
@@ -175,7 +174,7 @@ def test_no_square_array_is_ever_made(relation: Relation) -> None:
         for node in torch.arange(0, 400, 50):
             rows(node[None])
     # A list of the pairs of a tile has two entries for each.
-    assert 400 < largest.entries <= 2 * rows.tile * 400 < 400 * 400
+    assert 400 <= largest.entries <= 2 * rows.tile * 400 < 400 * 400
 
 
 @every_relation
@@ -201,7 +200,7 @@ def test_only_whole_tiles_are_computed(relation: Relation, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("num_nodes", "rows"), [(100, 64), (2**14, 64), (20_000, 32), (2**16, 16), (10**6, 16)]
+    ("num_nodes", "rows"), [(100, 64), (2**13, 64), (10_000, 32), (2**15, 16), (10**6, 16)]
 )
 def test_fewer_columns_are_passed_over_at_a_time_where_they_are_long(
     num_nodes: int, rows: int
@@ -214,13 +213,12 @@ def test_fewer_columns_are_passed_over_at_a_time_where_they_are_long(
     assert SimilarityRows(nothing, cpu, num_nodes=num_nodes).tile == 64
 
 
-@pytest.mark.parametrize("relation", [PageRank(), GraphDistance()], ids=repr)
 def test_rows_do_not_hang_on_how_many_columns_are_passed_over(
-    relation: Relation, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     view = make_view(100, 0)
-    expected = relation.on(view)(torch.arange(100))
+    expected = PageRank().on(view)(torch.arange(100))
     monkeypatch.setattr(relation_module, "IN_CACHE", 1600)
-    rows = relation.on(view)
+    rows = PageRank().on(view)
     assert rows.tile == 16
     torch.testing.assert_close(rows(torch.arange(100)), expected, rtol=0.0, atol=1e-7)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
+from xtcl.relations.bit_search import WORD, BitSearch
 from xtcl.relations.diameter import MOST_STEPS, largest_component_diameter
 from xtcl.relations.kernels.use import kernels_run_on
 from xtcl.relations.relation import Relation, Rows
+from xtcl.relations.side_by_side import side_by_side
 from xtcl.relations.sparse import to_device
 from xtcl.relations.view import LINKS, TrainingView
 
@@ -28,8 +30,8 @@ class GraphDistance(Relation):
 
     Range: [0, 1] between different nodes. Symmetric. Only the order within a row matters to the
     sampler, so a component wider than D loses nothing but the order beyond D steps.
-    Cost: O(E + b V) memory, O(b E D) for b rows; finding D takes a few searches of O(E) on most
-    graphs and V of them in the worst case.
+    Cost: O(E + b V) memory, O(b V) and D steps of O(b E / 64) words for b rows; finding D takes a
+    few searches of O(E) on most graphs and V of them in the worst case.
     Isolated node: 0 to every other node.
     Citation: Dijkstra, "A note on two problems in connexion with graphs", Numerische Mathematik 1,
     1959.
@@ -48,7 +50,6 @@ class GraphDistance(Relation):
     title: ClassVar[str] = "Graph Distance"
     reads: ClassVar[frozenset[str]] = frozenset({LINKS})
     row_by_row: ClassVar[bool] = True
-    by_columns: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.searches is not None and self.searches < 1:
@@ -62,35 +63,29 @@ class GraphDistance(Relation):
         )
 
     def prepare(self, view: TrainingView) -> Rows:
-        """Find the diameter once; then breadth-first search from all nodes of a block together."""
+        """Find the diameter once; then search breadth-first from many nodes together."""
         diameter = self.diameter(view)
-        if kernels_run_on(view.device) and diameter < MOST_STEPS:
-            return _by_bits(view, diameter)
-        loops = sp.eye_array(view.num_nodes, dtype=np.float32)
-        reach = to_device(sp.csr_array(view.adjacency + loops), view.device)
-        num_nodes, device = view.num_nodes, view.device
-
-        def compute(nodes: Tensor) -> Tensor:
-            within = torch.zeros(num_nodes, len(nodes), device=device)
-            within[nodes, torch.arange(len(nodes), device=device)] = 1.0
-            # D - d + 1 is the number of steps k = 1 .. D with which the node is within reach.
-            total, following = torch.zeros_like(within), torch.zeros_like(within)
-            size = float(len(nodes))
-            for step in range(1, diameter + 1):
-                following.addmm_(reach, within, beta=0.0).clamp_max_(1.0)
-                within, following = following, within
-                reached = float(within.sum(dtype=torch.float64))
-                if reached == size:
-                    total.add_(within, alpha=diameter - step + 1)
-                    break
-                size = reached
-                total += within
-            return (total / diameter).T.contiguous()
-
-        return compute
+        on_gpu = kernels_run_on(view.device) and diameter < MOST_STEPS
+        return (_by_kernel if on_gpu else _by_words)(view, diameter)
 
 
-def _by_bits(view: TrainingView, diameter: int) -> Rows:
+def _by_words(view: TrainingView, diameter: int) -> Rows:
+    """D - d + 1 is the number of steps 1 .. D with which a node is within reach."""
+    search = BitSearch(view.adjacency)
+
+    def steps(nodes: np.ndarray) -> np.ndarray:
+        return search.steps_within_reach(nodes, diameter)
+
+    def compute(nodes: Tensor) -> Tensor:
+        share = math.ceil(len(nodes) / torch.get_num_threads())
+        parts = torch.split(nodes.cpu(), math.ceil(share / WORD) * WORD)
+        found = side_by_side(steps, [part.numpy() for part in parts])
+        return torch.from_numpy(np.concatenate(found)).to(view.device, torch.float32) / diameter
+
+    return compute
+
+
+def _by_kernel(view: TrainingView, diameter: int) -> Rows:
     """The same from a kernel."""
     from xtcl.relations.kernels.reach import steps_within_reach
 

@@ -16,11 +16,8 @@ from xtcl.relations.view import LABELS, TrainingView
 Rows = Callable[[Tensor], Tensor]
 """Takes node indices [b], gives their similarities to all nodes, float32 [b, V]."""
 
-AT_ONCE = 2**26
-"""Pairs of one call on a GPU, where rows are made one by one: 256 MB of similarities."""
-
-IN_CACHE = 2**20
-"""Numbers of an array that a CPU passes over again and again: three of them stay in its cache."""
+IN_CACHE = 2**19
+"""Numbers of an array that a CPU passes over again and again: two of them stay in its cache."""
 
 TOLERANCE = 1e-6
 """How far rounding may carry a similarity above 1; it is then cut to 1."""
@@ -29,6 +26,11 @@ TOLERANCE = 1e-6
 def tile_rows(device: torch.device) -> int:
     """Rows to compute at once: enough to keep the device busy, few enough for its cache."""
     return 64 if device.type == "cpu" else 1024
+
+
+def pairs_at_once(device: torch.device) -> int:
+    """Pairs of one call where rows are made one by one: 16 or 256 MB of similarities."""
+    return 2**22 if device.type == "cpu" else 2**26
 
 
 class Relation(ABC):
@@ -42,7 +44,7 @@ class Relation(ABC):
     title: ClassVar[str]
     reads: ClassVar[frozenset[str]]
     row_by_row: ClassVar[bool] = False
-    """Whether a row comes out the same to the last bit in any company, on a GPU."""
+    """Whether a row comes out the same to the last bit in any company."""
     by_columns: ClassVar[bool] = False
     """Whether b rows are made as b columns [V, b], in many passes over all of them."""
 
@@ -85,8 +87,8 @@ class SimilarityRows:
     A matrix product may round differently when its shape changes, and a last bit decides whether a
     pair at the threshold is above it. So every call of `compute` gets the same number of nodes, the
     last tile filled up with repetitions, and a row comes out the same whatever it is asked with.
-    Where it would anyway, because it is made `row_by_row`, a GPU makes many more in a call, which
-    costs it some hundred microseconds however few they are.
+    Where it would anyway, because it is made `row_by_row`, a call gets as many as there is room
+    for: threads can divide them, and a GPU takes some hundred microseconds however few they are.
 
     What a call gives is checked for its kind and shape; that of a `foreign` relation, which is not
     one of ours, also for its values, since a similarity outside [0, 1] would go wrong without a
@@ -113,8 +115,8 @@ class SimilarityRows:
     def __call__(self, nodes: Tensor) -> Tensor:
         """Similarities [b, V] of `nodes` to all nodes."""
         nodes = nodes.to(self.device)
-        if self.row_by_row and self.device.type != "cpu":
-            height = max(self.tile, AT_ONCE // (self.num_nodes or 1))
+        if self.row_by_row:
+            height = max(self.tile, pairs_at_once(self.device) // (self.num_nodes or 1))
             tiles = [self._checked(part) for part in torch.split(nodes, height)]
         else:
             tiles = [self._tile(part) for part in torch.split(nodes, self.tile)]

@@ -30,10 +30,11 @@ def quiet_sparse() -> Iterator[None]:
 def to_device(matrix: sp.csr_array, device: torch.device) -> Tensor:
     """A SciPy CSR matrix as a float32 torch CSR tensor.
 
-    On a GPU with short indices where they do: they are a good part of what a product reads.
+    With short indices where they do: they are a good part of what a product reads, and MKL would
+    make short copies of long ones in every call.
     """
     matrix = sp.csr_array(matrix)
-    short = device.type != "cpu" and max(matrix.nnz, *matrix.shape) < 2**31
+    short = max(matrix.nnz, *matrix.shape) < 2**31
     index = torch.int32 if short else torch.int64
     if not matrix.has_sorted_indices:  # as torch wants them; products of sparse matrices do not
         matrix = matrix.sorted_indices()

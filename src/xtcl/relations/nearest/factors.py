@@ -14,10 +14,11 @@ from xtcl.relations.nearest.groups import grouped
 from xtcl.relations.nearest.index import IndexSearch
 from xtcl.relations.nearest.on_device.groups import GroupLists
 from xtcl.relations.nearest.on_device.use import explores_on
-from xtcl.relations.nearest.parts import ranges, side_by_side
+from xtcl.relations.nearest.parts import ranges
 from xtcl.relations.nearest.rows import Nearest, NearestRows
 from xtcl.relations.nearest.search import Search, blocked_search
 from xtcl.relations.relation import SimilarityRows
+from xtcl.relations.side_by_side import side_by_side
 
 TOGETHER = 512
 """Lists of cap that are put in order together."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +11,7 @@ from torch import Tensor
 
 from xtcl.relations.nearest.cut import Cut, best_of_lists
 from xtcl.relations.nearest.rows import Nearest, NearestRows
+from xtcl.relations.side_by_side import side_by_side
 from xtcl.relations.view import TrainingView
 
 MAX_PATHS = 2**22
@@ -22,25 +21,9 @@ Explore = Callable[[np.ndarray], sp.csr_array]
 """Takes nodes [b], gives a sparse matrix [b, V] that holds at least the best of each row."""
 
 
-Part = TypeVar("Part")
-Result = TypeVar("Result")
-
-
 def room() -> int:
     """Entries for each of the threads."""
     return max(1, MAX_PATHS // torch.get_num_threads())
-
-
-def side_by_side(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-    """`work` of each part, in their order, by as many threads as torch has.
-
-    For work that NumPy and SciPy do on long arrays: they let others run meanwhile.
-    """
-    workers = min(torch.get_num_threads(), len(parts))
-    if workers <= 1:
-        return [work(part) for part in parts]
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(work, parts))
 
 
 def parts(nodes: np.ndarray, paths: np.ndarray) -> list[np.ndarray]:
