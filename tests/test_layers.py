@@ -12,7 +12,7 @@ import xtcl
 
 ROOT = Path(xtcl.__file__).parent
 LAYERS = [
-    "errors files progress device launched ranks memory recorded",
+    "errors files progress device launched ranks memory gpu_memory recorded",
     "graph",
     "relations",
     "sampling",

@@ -17,6 +17,7 @@ from torch import nn
 from xtcl.answers.frames import FrameAnswers
 from xtcl.device import pick_device
 from xtcl.errors import NotFittedError, UsageError
+from xtcl.gpu_memory import kept_within
 from xtcl.graph.as_graph import as_graph
 from xtcl.graph.graph import Graph
 from xtcl.graph.link_split import LinkSplit
@@ -183,7 +184,8 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         task = make_task(self.task)
         side = self._side(graph, task, split)
         plan = self._planned(side, task, recipe)
-        if self.memory is not None:
+        budget = self._budget()
+        if budget is not None:
             keep_large_arrays_apart()
         options = FitOptions(
             encoder=self.encoder,
@@ -196,7 +198,8 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
             progress=self.progress or Progress(),
             checkpoints=SharedCheckpoints(checkpoints or NoCheckpoints()),
         )
-        self._take(fit_task(side, task, plan.recipe, options), side)
+        with kept_within(budget, options.device):
+            self._take(fit_task(side, task, plan.recipe, options), side)
         self.recipe_, self._graph, self._split = plan.recipe, graph, split
         self._test_labels = held_out_labels(graph, split)
         self.environment_ = environment(options.device)
@@ -339,7 +342,10 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
             device=pick_device(self.device).type,
             store=self.store is not None,
         )
-        return plan_fit(work, None if self.memory is None else parse_memory(self.memory))
+        return plan_fit(work, self._budget())
+
+    def _budget(self) -> int | None:
+        return None if self.memory is None else parse_memory(self.memory)
 
     def _relation_store(self) -> RelationStore | None:
         given = self.store

@@ -14,6 +14,8 @@ from typing import TypeVar
 
 import torch
 
+from xtcl.gpu_memory import make_room
+
 Result = TypeVar("Result")
 
 
@@ -48,18 +50,6 @@ class Recorder:
             graph.capture_end()
         self._last = graph
         return graph, result
-
-
-def make_room() -> None:
-    """Give freed memory back to the GPU where torch keeps as much of it as half of what is free.
-
-    While it records it gives nothing back, and what was freed before does not serve a recording.
-    Giving back takes time, so where there is plenty nothing is.
-    """
-    free, _ = torch.cuda.mem_get_info()
-    if 2 * (torch.cuda.memory_reserved() - torch.cuda.memory_allocated()) > free:
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
 
 
 @contextmanager

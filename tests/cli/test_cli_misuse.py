@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import typer
 from small_runs import files_of, small_graph
 from typer.testing import CliRunner, Result
 
 from xtcl.baselines.logistic import Logistic
+from xtcl.cli.errors import reported
 from xtcl.cli.main import app
 from xtcl.graph.graph import Graph
 
@@ -236,3 +240,26 @@ def test_no_command_and_an_unknown_command() -> None:
     assert unknown.exit_code == USAGE
     assert "juggle" in unknown.stderr
     assert invoke("fit").exit_code == USAGE
+
+
+@pytest.mark.parametrize("take", [np.empty, torch.empty], ids=["NumPy", "torch"])
+def test_memory_that_is_not_there_is_told_in_a_sentence(
+    take: Callable[[int], object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    @reported
+    def command() -> None:
+        take(2**55)
+
+    with pytest.raises(typer.Exit) as ended:
+        command()
+    assert ended.value.exit_code == BUDGET
+    assert "not enough memory" in capsys.readouterr().err
+
+
+def test_a_bug_stays_a_bug() -> None:
+    @reported
+    def command() -> None:
+        raise RuntimeError("two and two is five")
+
+    with pytest.raises(RuntimeError, match="five"):
+        command()

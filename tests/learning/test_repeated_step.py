@@ -49,6 +49,30 @@ def test_replayed_steps_are_those_taken_by_hand() -> None:
 
 
 @needs_gpu
+def test_steps_go_on_by_hand_where_a_recording_has_no_room() -> None:
+    device = torch.device("cuda")
+
+    def run(room: bool) -> tuple[list[float], Tensor]:
+        generator = torch.Generator(device).manual_seed(3)
+        weight = torch.ones(5, device=device, requires_grad=True)
+
+        def step(rows: Tensor) -> Tensor:
+            loss = (torch.rand(5, generator=generator, device=device) * weight).sum() * rows.sum()
+            if not room and torch.cuda.is_current_stream_capturing():
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            return loss.detach()
+
+        with own_stream(device):
+            take = RepeatedStep(step, generator)
+            losses = [take(torch.arange(4.0, device=device)) for _ in range(6)]
+        return [float(loss) for loss in losses], generator.get_state()
+
+    recorded, by_hand = run(True), run(False)
+    assert by_hand[0] == recorded[0]
+    assert torch.equal(by_hand[1], recorded[1])
+
+
+@needs_gpu
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("share", [0.0, 0.5])
 @pytest.mark.parametrize("draws", [2, None])

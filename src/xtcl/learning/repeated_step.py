@@ -36,7 +36,7 @@ class RepeatedStep:
         self._step = step
         self._generator = generator
         self._taken: Counter[int] = Counter()
-        self._recorded: dict[int, _Recorded] = {}
+        self._recorded: dict[int, _Recorded | None] = {}
         self._recorder = Recorder()
 
     def __call__(self, anchors: Tensor) -> Tensor:
@@ -46,10 +46,19 @@ class RepeatedStep:
         if self._taken[number] <= WARM_UP:
             return self._step(anchors)
         if number not in self._recorded:
-            own = anchors.clone()
-            graph, loss = self._recorder.record(lambda: self._step(own), self._generator)
-            self._recorded[number] = _Recorded(graph, own, loss)
+            self._recorded[number] = self._record(anchors)
         recorded = self._recorded[number]
+        if recorded is None:
+            return self._step(anchors)
         recorded.anchors.copy_(anchors)
         recorded.graph.replay()
         return recorded.loss.clone()
+
+    def _record(self, anchors: Tensor) -> _Recorded | None:
+        """A recording has memory of its own; where there is none, steps go on one by one."""
+        own = anchors.clone()
+        try:
+            graph, loss = self._recorder.record(lambda: self._step(own), self._generator)
+        except torch.OutOfMemoryError:
+            return None
+        return _Recorded(graph, own, loss)

@@ -1,0 +1,96 @@
+"""The memory of a GPU: a limit for torch, and room for a recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from xtcl.gpu_memory import DRIVER, kept_within, make_room
+
+GPU = torch.device("cuda")
+
+
+@dataclass
+class PretendedGPU:
+    """What torch would say of a GPU, and what it was told."""
+
+    free: int
+    told: list[object]
+    total: int = 16 * DRIVER
+    reserved: int = 11
+    allocated: int = 7
+
+    def stand_in(self, patch: pytest.MonkeyPatch) -> None:
+        properties = SimpleNamespace(total_memory=self.total)
+        patch.setattr(torch.cuda, "mem_get_info", lambda: (self.free, self.total))
+        patch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+        patch.setattr(torch.cuda, "memory_reserved", lambda: self.reserved)
+        patch.setattr(torch.cuda, "memory_allocated", lambda: self.allocated)
+        patch.setattr(torch.cuda, "synchronize", lambda: self.told.append("wait"))
+        patch.setattr(torch.cuda, "empty_cache", lambda: self.told.append("give back"))
+        patch.setattr(
+            torch.cuda,
+            "set_per_process_memory_fraction",
+            lambda share, device: self.told.append(share),
+        )
+
+
+@pytest.mark.parametrize(("free", "given_back"), [(9, False), (8, False), (7, True)])
+def test_kept_memory_is_given_back_where_it_is_more_than_half_of_what_is_free(
+    free: int, given_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = PretendedGPU(free, [])
+    gpu.stand_in(monkeypatch)
+    make_room()
+    assert gpu.told == (["wait", "give back"] if given_back else [])
+
+
+def test_free_is_no_more_than_the_budget_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = PretendedGPU(free=1000, told=[])
+    gpu.stand_in(monkeypatch)
+    with kept_within(DRIVER + 19, GPU):
+        gpu.told.clear()
+        make_room()
+        assert gpu.told == []
+    with kept_within(DRIVER + 18, GPU):
+        gpu.told.clear()
+        make_room()
+        assert gpu.told == ["wait", "give back"]
+
+
+def test_a_limit_ends_with_what_it_was_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = PretendedGPU(free=1000, told=[])
+    gpu.stand_in(monkeypatch)
+    with pytest.raises(KeyError), kept_within(5 * DRIVER, GPU):
+        raise KeyError
+    assert gpu.told == ["give back", 4 / 16, 1.0]
+    gpu.told.clear()
+    with kept_within(100 * DRIVER, GPU):
+        pass
+    assert gpu.told == ["give back", 1.0, 1.0]
+
+
+@pytest.mark.parametrize(("budget", "device"), [(None, "cuda"), (5 * DRIVER, "cpu")])
+def test_nothing_is_limited_without_a_budget_or_a_gpu(
+    budget: int | None, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = PretendedGPU(free=1000, told=[])
+    gpu.stand_in(monkeypatch)
+    with kept_within(budget, torch.device(device)):
+        pass
+    assert gpu.told == []
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_torch_keeps_to_the_budget() -> None:
+    block = 64 * 2**20
+    with kept_within(DRIVER + 10 * block, GPU):
+        for number in (1, 2, 3, 4):  # of other sizes each time: what was freed is of no use
+            _ = [torch.empty(number * block, dtype=torch.uint8, device=GPU) for _ in range(2)]
+        assert torch.cuda.memory_reserved() <= 10 * block
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(11 * block, dtype=torch.uint8, device=GPU)
+    assert torch.empty(11 * block, dtype=torch.uint8, device=GPU).is_cuda
