@@ -28,12 +28,12 @@ def kept_within(budget: int | None, device: torch.device) -> Iterator[None]:
     total = torch.cuda.get_device_properties(device).total_memory
     allowed = min(max(budget - DRIVER, 0), total)
     before = _allowed.set(allowed)
-    torch.cuda.set_per_process_memory_fraction(allowed / total, device)
+    torch.cuda.set_per_process_memory_fraction(allowed / total, device.index)
     try:
         yield
     finally:
         _allowed.reset(before)
-        torch.cuda.set_per_process_memory_fraction((_allowed.get() or total) / total, device)
+        torch.cuda.set_per_process_memory_fraction((_allowed.get() or total) / total, device.index)
 
 
 def make_room() -> None:

@@ -153,8 +153,11 @@ def test_a_planned_recipe_is_what_the_run_says_and_resumes_by(tmp_path: Path) ->
     assert model.recipe_ == tight.recipe
     stored = tomllib.loads((tmp_path / "config.toml").read_text())
     members = stored["recipe"]["plans"][0]["members"]
-    assert members[0]["training"]["batch"]["neighbours"] == []
-    assert members[1]["training"]["batch"]["neighbours"] == [10]
+    planned = [member.training.batch.neighbours for member in tight.recipe.plans[0].members]
+    assert [member["training"]["batch"]["neighbours"] for member in members] == [
+        list(neighbours or ()) for neighbours in planned
+    ]
+    assert planned[1]
     assert stored["memory"]["block_rows"] == tight.block_rows
     assert np.isfinite(model.embedding_).all()
 

@@ -6,7 +6,7 @@ last layer, one that looks at neighbours needs those it draws, too: :math:`n_0 \
 :math:`V (1 - e^{-m / V})` are different. Counted are the numbers that are there at the peak, for D
 attributes, width h and :math:`a_i` links of layer i, each node's own among them:
 
-.. math:: \text{GCN} \quad 2.25\, n_0 D + \sum_{i > 0} (4 n_i + 3 n_{i+1})\, h + 6 s h
+.. math:: \text{GCN} \quad 2.25\, n_0 D + \sum_{i > 0} 3 (n_i + n_{i+1})\, h + 6 s h
 
 one more :math:`n_i h` for every batch norm, and with k heads
 
@@ -79,7 +79,7 @@ def _different(among: int, drawn: int) -> int:
 def _gcn(encoder: GCNEncoder, rows: list[int]) -> int:
     attributes = encoder.linears[0].get_parameter("weight").shape[1]
     norms = sum(isinstance(part, nn.BatchNorm1d) for part in encoder.modules())
-    each = 5 if norms else 4
+    each = 4 if norms else 3
     further = sum(each * before + 3 * after for before, after in pairwise(rows[1:]))
     return 9 * rows[0] * attributes // 4 + (further + 6 * rows[-1]) * encoder.width
 

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from xtcl.relations.sparse import product
+
 
 def sparse_product(matrix: Tensor, transposed: Tensor, x: Tensor) -> Tensor:
     """`matrix @ x` for a CSR tensor that comes with its transpose, and needs no gradient itself.
@@ -14,17 +16,16 @@ def sparse_product(matrix: Tensor, transposed: Tensor, x: Tensor) -> Tensor:
     torch would transpose the matrix anew in every backward pass, which takes several times as long
     as the product. Cost O(n h) for n entries, either way.
     """
-    product: Tensor = _Product.apply(matrix, transposed, x)  # type: ignore[no-untyped-call]
-    return product
+    result: Tensor = _Product.apply(matrix, transposed, x)  # type: ignore[no-untyped-call]
+    return result
 
 
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, transposed: Tensor, x: Tensor) -> Tensor:
         ctx.transposed = transposed
-        product: Tensor = matrix @ x
-        return product
+        return product(matrix, x)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor]:
-        return None, None, ctx.transposed @ gradients[0]
+        return None, None, product(ctx.transposed, gradients[0])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from xtcl.relations.kernels.use import kernels_run_on
-from xtcl.relations.sparse import dense_rows, row_entries, to_device
+from xtcl.relations.sparse import dense_rows, product, row_entries, to_device
 
 PATH = {"cpu": 96, "cuda": 24}
 """What walking a path of two steps costs on a device, in entries of a sparse product."""
@@ -44,7 +44,7 @@ def common_neighbours(adjacency: sp.csr_array, device: torch.device) -> Callable
     def compute(nodes: Tensor) -> Tensor:
         so_far = np.cumsum(paths[nodes.cpu().numpy()], dtype=np.int64)
         if path * so_far[-1] > len(nodes) * adjacency.nnz:
-            return (links @ dense_rows(links, nodes).T).T
+            return product(links, dense_rows(links, nodes).T).T
         sizes = np.unique(so_far // MAX_PATHS, return_counts=True)[1].tolist()
         parts = [walk(part) for part in torch.split(nodes, sizes)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)

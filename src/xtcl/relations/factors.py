@@ -7,7 +7,7 @@ from torch import Tensor
 
 from xtcl.relations.kernels.use import kernels_run_on
 from xtcl.relations.relation import Rows
-from xtcl.relations.sparse import to_device
+from xtcl.relations.sparse import product, to_device
 from xtcl.relations.view import TrainingView
 
 
@@ -35,13 +35,13 @@ def cosine_rows(factors: Tensor) -> Rows:
 def spread(view: TrainingView, values: Tensor, hops: int) -> Tensor:
     """A^k M: `values` [V, D] summed over all walks of length `hops`."""
     if kernels_run_on(view.device):
-        from xtcl.relations.kernels.product import Links, product
+        from xtcl.relations.kernels import product as kernel
 
-        rows = view.once("links of a kernel", lambda: Links.of(view.adjacency, view.device))
+        rows = view.once("links of a kernel", lambda: kernel.Links.of(view.adjacency, view.device))
         for _ in range(hops):
-            values = product(rows, values)
+            values = kernel.product(rows, values)
         return values
     links = to_device(view.adjacency, view.device)
     for _ in range(hops):
-        values = links @ values
+        values = product(links, values)
     return values

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
+import torch
 from torch import Tensor
 
 from xtcl.relations.above_rows import AboveRows
@@ -50,8 +51,9 @@ class ComputedLevels:
         return AboveRows.of_block(nodes, *self.both(nodes))
 
     def levels(self, nodes: Tensor) -> Tensor:
-        """Levels of `nodes` [b] to all nodes, uint8 [b, V]."""
-        return self.both(nodes)[1]
+        """Levels of `nodes` [b] to all nodes, uint8 [b, V]: of rows that are still in a cache."""
+        tiles = self.similarities.tiles(nodes)
+        return torch.cat([levels(rows, part, self.quantiles) for part, rows in tiles])
 
     def both(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Similarities and levels of `nodes`, each [b, V]."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from xtcl.errors import UsageError
 from xtcl.relations.kernels.use import kernels_run_on
 from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.sparse import scaled, to_device
+from xtcl.relations.sparse import product, scaled, to_device
 from xtcl.relations.view import LINKS, TrainingView
 
 Solve = Callable[[Tensor], Tensor]
@@ -106,7 +106,7 @@ def _plain_step(walk: sp.csr_array, device: torch.device) -> Step:
     links = to_device(walk, device)
 
     def step(before: Tensor, current: Tensor, nodes: Tensor, weight: float) -> None:
-        before.addmm_(links, current, beta=1 - weight, alpha=weight)
+        before.lerp_(product(links, current), weight)
         before[nodes, torch.arange(len(nodes), device=device)] += weight
 
     return step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,8 +16,8 @@ from xtcl.relations.view import LABELS, TrainingView
 Rows = Callable[[Tensor], Tensor]
 """Takes node indices [b], gives their similarities to all nodes, float32 [b, V]."""
 
-IN_CACHE = 2**19
-"""Numbers of an array that a CPU passes over again and again: two of them stay in its cache."""
+IN_CACHE = 2**20
+"""Numbers of an array that a CPU passes over again and again: three of them stay in its cache."""
 
 TOLERANCE = 1e-6
 """How far rounding may carry a similarity above 1; it is then cut to 1."""
@@ -109,18 +109,21 @@ class SimilarityRows:
         usual = tile_rows(self.device)
         if not self.by_columns or self.device.type != "cpu":
             return usual
-        fitting = IN_CACHE // (self.num_nodes or 1)
-        return max(16, min(usual, 1 << max(fitting.bit_length() - 1, 0)))
+        half = usual // 2
+        return half if half * (self.num_nodes or 1) <= IN_CACHE else half // 2
 
     def __call__(self, nodes: Tensor) -> Tensor:
         """Similarities [b, V] of `nodes` to all nodes."""
+        tiles = [rows for _, rows in self.tiles(nodes)]
+        return tiles[0].contiguous() if len(tiles) == 1 else torch.cat(tiles)
+
+    def tiles(self, nodes: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """The same, a few of the `nodes` at a time, each time with those few."""
         nodes = nodes.to(self.device)
         if self.row_by_row:
             height = max(self.tile, pairs_at_once(self.device) // (self.num_nodes or 1))
-            tiles = [self._checked(part) for part in torch.split(nodes, height)]
-        else:
-            tiles = [self._tile(part) for part in torch.split(nodes, self.tile)]
-        return tiles[0].contiguous() if len(tiles) == 1 else torch.cat(tiles)
+            return ((part, self._checked(part)) for part in torch.split(nodes, height))
+        return ((part, self._tile(part)) for part in torch.split(nodes, self.tile))
 
     def _tile(self, nodes: Tensor) -> Tensor:
         missing = self.tile - len(nodes)

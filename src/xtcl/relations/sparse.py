@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from xtcl.relations.kernels.use import kernels_run_on
 
@@ -47,6 +48,26 @@ def to_device(matrix: sp.csr_array, device: torch.device) -> Tensor:
             # Here, where nobody waits for the answer of a GPU. What is empty torch 2.11 refuses.
             check_invariants=matrix.nnz > 0,
         ).to(device)
+
+
+def product(matrix: Tensor, dense: Tensor) -> Tensor:
+    """A CSR matrix times a dense one [n, h]. Cost: O(h) for an entry of the matrix.
+
+    On a CPU rows are added up as if they were embeddings: those routines of torch ask for a row
+    before they need it, and take a half to a tenth of the time of MKL's product. On a GPU a
+    relation has kernels of its own.
+    """
+    if dense.device.type != "cpu" or matrix.layout != torch.sparse_csr:
+        result: Tensor = matrix @ dense
+        return result
+    return embedding_bag(
+        matrix.col_indices(),
+        dense.contiguous(),
+        matrix.crow_indices(),
+        mode="sum",
+        per_sample_weights=matrix.values(),
+        include_last_offset=True,
+    )
 
 
 def scaled(matrix: sp.csr_array, rows: np.ndarray, columns: np.ndarray) -> sp.csr_array:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from xtcl.errors import UsageError
 from xtcl.relations.kernels.use import kernels_run_on
+from xtcl.relations.nth_largest import nth_largest
 
 PAPER_QUANTILES = (0.99,)
 MAX_QUANTILES = 255
@@ -54,7 +55,7 @@ def thresholds(similarities: Tensor, nodes: Tensor, quantiles: Sequence[float]) 
     own = similarities[itself]
     similarities[itself] = -1.0  # for a moment: a copy would be one more pass over the block
     if len(ranks) == 1:
-        eta = torch.topk(similarities, ranks[0], dim=1, sorted=False).values.amin(1, keepdim=True)
+        eta = nth_largest(similarities, ranks[0])
     else:
         largest = torch.topk(similarities, max(ranks), dim=1).values
         eta = torch.stack([largest[:, rank - 1] for rank in ranks], dim=1)

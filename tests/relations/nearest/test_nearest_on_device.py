@@ -27,7 +27,7 @@ from xtcl.relations.nearest.on_device import pagerank, parts, use
 from xtcl.relations.nearest.on_device.links import Links
 from xtcl.relations.nearest.on_device.pagerank import Push
 from xtcl.relations.nearest.registry import nearest
-from xtcl.relations.pagerank import PageRank
+from xtcl.relations.pagerank import TOLERANCE, PageRank
 from xtcl.relations.relation import Relation
 from xtcl.relations.topology import Topology
 from xtcl.relations.view import TrainingView
@@ -98,14 +98,15 @@ def test_are_what_numpy_finds_but_for_rounding(
 ) -> None:
     """Of pushes, which add up in another order, and of logarithms on another device."""
     by_numpy, by_torch = both_ways(relation, make_view(150, 1, shape), 0.9, cap, device)
+    known_to = 10 * TOLERANCE if relation == PageRank() else 0.0
     for one, other in zip(by_numpy, by_torch, strict=True):
         values, others = (sorted(value for _, value in pairs) for pairs in (one, other))
-        np.testing.assert_allclose(values, others, rtol=1e-6)
+        np.testing.assert_allclose(values, others, rtol=1e-6, atol=known_to)
         # Who is last may hang on rounding where two are equal but for it.
         common = dict(one).keys() & dict(other).keys()
         assert len(common) >= len(one) - (2 if relation == PageRank() else 0)
         for node in common:
-            assert dict(one)[node] == pytest.approx(dict(other)[node], rel=1e-6)
+            assert dict(one)[node] == pytest.approx(dict(other)[node], rel=1e-6, abs=known_to)
 
 
 @given(views(), st.sampled_from([0.3, 0.85, 0.95]), st.sampled_from([0.3, 0.03, 1e-3, 1e-6]))

@@ -109,13 +109,15 @@ class CallCounter:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
-        original = SimilarityRows.__call__
+        original = SimilarityRows.tiles
 
-        def counted(rows: SimilarityRows, nodes: torch.Tensor) -> torch.Tensor:
+        def counted(
+            rows: SimilarityRows, nodes: torch.Tensor
+        ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
             self.names.append(rows.name)
             return original(rows, nodes)
 
-        monkeypatch.setattr(SimilarityRows, "__call__", counted)
+        monkeypatch.setattr(SimilarityRows, "tiles", counted)
 
         def counted_search(relation: Relation, *given: Any, **options: Any) -> Nearest:
             search = nearest(relation, *given, **options)
