@@ -70,6 +70,8 @@ def test_levels_of_a_row_that_is_read_once(
     ranks = [rank_from_top(q, num_nodes - 1) for q in quantiles]
     found = row_levels(similarities.to(DEVICE), nodes.to(DEVICE), ranks)
     assert torch.equal(found.cpu(), expected)
+    turned = similarities.T.contiguous().to(DEVICE).T
+    assert torch.equal(row_levels(turned, nodes.to(DEVICE), ranks).cpu(), expected)
 
 
 @pytest.mark.parametrize("most", [1, 3, 9, 14])

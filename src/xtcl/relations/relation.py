@@ -115,15 +115,16 @@ class SimilarityRows:
     def __call__(self, nodes: Tensor) -> Tensor:
         """Similarities [b, V] of `nodes` to all nodes."""
         tiles = [rows for _, rows in self.tiles(nodes)]
-        return tiles[0].contiguous() if len(tiles) == 1 else torch.cat(tiles)
+        return tiles[0] if len(tiles) == 1 else torch.cat(tiles)
 
     def tiles(self, nodes: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """The same, a few of the `nodes` at a time, each time with those few."""
-        nodes = nodes.to(self.device)
+        height, compute = self.tile, self._tile
         if self.row_by_row:
             height = max(self.tile, pairs_at_once(self.device) // (self.num_nodes or 1))
-            return ((part, self._checked(part)) for part in torch.split(nodes, height))
-        return ((part, self._tile(part)) for part in torch.split(nodes, self.tile))
+            compute = self._checked
+        for part in torch.split(nodes.to(self.device), height):
+            yield part, compute(part).contiguous()
 
     def _tile(self, nodes: Tensor) -> Tensor:
         missing = self.tile - len(nodes)

@@ -54,6 +54,7 @@ def _row_levels(similarities, nodes, ranks, levels, width, num_ranks, BLOCK: tl.
 def row_levels(similarities: Tensor, nodes: Tensor, ranks: Sequence[int]) -> Tensor:
     """How many of its row's `ranks`-th largest each pair reaches, uint8 [b, V]."""
     height, width = similarities.shape
+    similarities = similarities.contiguous()
     found = torch.empty(height, width, dtype=torch.uint8, device=similarities.device)
     block = triton.next_power_of_2(width)
     _row_levels[(height,)](
