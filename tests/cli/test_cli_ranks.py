@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pytest
+import torch
 from small_runs import narrow, python, small_graph
 from typer.testing import CliRunner
 
@@ -45,12 +48,12 @@ main()
 """
 
 
-def small_fit(task: Task, epochs: int, folder: Path) -> list[str]:
+def small_fit(task: Task, epochs: int, folder: Path, device: str = "cpu") -> list[str]:
     """The command that fits a small graph with narrow encoders."""
     small_graph(160).save(folder / "graph.npz")
     described = {"task": task.name, "encoder": "gcn", "seed": 1}
     write_tuned(folder / "small.toml", described, narrow(task.recipe("gcn"), epochs))
-    settings = ["--config", str(folder / "small.toml"), "--task", task.name, "--device", "cpu"]
+    settings = ["--config", str(folder / "small.toml"), "--task", task.name, "--device", device]
     return ["fit", str(folder / "graph.npz"), *settings, "--json"]
 
 
@@ -73,6 +76,27 @@ def agree_with_one_process(many: subprocess.CompletedProcess[str], *arguments: s
     assert np.allclose(models[0].embedding_, models[1].embedding_, atol=1e-3)
     files = [sorted(str(path.relative_to(f)) for path in f.rglob("*")) for f in (found, expected)]
     assert files[0] == files[1]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("options", [(), ("--cap", "8")])
+def test_two_machines_that_talk_through_nccl(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Two agents of torchrun; by their names NCCL takes the one GPU for one of each machine."""
+    arguments = [*small_fit(NodeClassification(), 15, tmp_path, "cuda"), *options]
+    where = ["--master-addr", "127.0.0.1", "--master-port", "29517", "--nnodes", "2"]
+    program = ["-m", "xtcl", *arguments, "--out", str(tmp_path / "many")]
+
+    def agent(number: int) -> subprocess.CompletedProcess[str]:
+        launch = ["-m", "torch.distributed.run", *where, "--node-rank", str(number), *program]
+        named = {"NCCL_HOSTID": f"machine {number}", "NCCL_SOCKET_IFNAME": "lo"}
+        return python(*launch, NCCL_DEBUG="VERSION", **named)
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(agent, (0, 1))
+    assert second.returncode == 0, second.stderr
+    assert "NCCL version" in first.stdout
+    first.stdout = first.stdout[first.stdout.index("{") :]
+    agree_with_one_process(first, *arguments)
 
 
 def test_links_of_three_ranks(tmp_path: Path) -> None:
