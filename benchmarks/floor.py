@@ -96,8 +96,8 @@ def least(relation: Relation, view: TrainingView) -> tuple[float, float]:
     pairs = view.num_nodes**2
     if isinstance(relation, PageRank):  # a product reads two arrays and writes one
         return products(relation.alpha) * 3 * FLOAT * pairs, 0.0
-    if isinstance(relation, GraphDistance):  # a step reads who is within reach, and writes it
-        return relation.diameter(view) * 2 * FLOAT * pairs, 0.0
+    if isinstance(relation, GraphDistance):  # a step reads and writes a bit, the answer is a number
+        return (relation.diameter(view) * 2 / 8 + FLOAT) * pairs, 0.0
     factors = getattr(relation, "factors", None)
     columns = view.num_classes if factors is None else factors(view).shape[1]
     if relation.name in ("link", "jaccard", "topology"):

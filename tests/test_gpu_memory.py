@@ -22,6 +22,7 @@ class PretendedGPU:
     total: int = 16 * DRIVER
     reserved: int = 11
     allocated: int = 7
+    share: float = 1.0
 
     def stand_in(self, patch: pytest.MonkeyPatch) -> None:
         properties = SimpleNamespace(total_memory=self.total)
@@ -31,11 +32,14 @@ class PretendedGPU:
         patch.setattr(torch.cuda, "memory_allocated", lambda: self.allocated)
         patch.setattr(torch.cuda, "synchronize", lambda: self.told.append("wait"))
         patch.setattr(torch.cuda, "empty_cache", lambda: self.told.append("give back"))
+        patch.setattr(torch.cuda, "set_per_process_memory_fraction", self.limit)
         patch.setattr(
-            torch.cuda,
-            "set_per_process_memory_fraction",
-            lambda share, device: self.told.append(share),
+            torch.cuda, "get_per_process_memory_fraction", lambda device: self.share, raising=False
         )
+
+    def limit(self, share: float, device: object) -> None:
+        self.share = share
+        self.told.append(share)
 
 
 @pytest.mark.parametrize(("free", "given_back"), [(9, False), (8, False), (7, True)])
@@ -71,6 +75,11 @@ def test_a_limit_ends_with_what_it_was_for(monkeypatch: pytest.MonkeyPatch) -> N
     with kept_within(100 * DRIVER, GPU):
         pass
     assert gpu.told == ["give back", 1.0, 1.0]
+    gpu.told.clear()
+    gpu.share = 3 / 16
+    with kept_within(9 * DRIVER, GPU), kept_within(2 * DRIVER, GPU):
+        pass
+    assert gpu.told == ["give back", 3 / 16, "give back", 1 / 16, 3 / 16, 3 / 16]
 
 
 @pytest.mark.parametrize(("budget", "device"), [(None, "cuda"), (5 * DRIVER, "cpu")])

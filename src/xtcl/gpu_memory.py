@@ -26,14 +26,21 @@ def kept_within(budget: int | None, device: torch.device) -> Iterator[None]:
         return
     torch.cuda.empty_cache()  # what earlier work left would count
     total = torch.cuda.get_device_properties(device).total_memory
-    allowed = min(max(budget - DRIVER, 0), total)
-    before = _allowed.set(allowed)
-    torch.cuda.set_per_process_memory_fraction(allowed / total, device.index)
+    given = _share_given(device)
+    share = min(max(budget - DRIVER, 0) / total, given)
+    before = _allowed.set(int(share * total))
+    torch.cuda.set_per_process_memory_fraction(share, device.index)
     try:
         yield
     finally:
         _allowed.reset(before)
-        torch.cuda.set_per_process_memory_fraction((_allowed.get() or total) / total, device.index)
+        torch.cuda.set_per_process_memory_fraction(given, device.index)
+
+
+def _share_given(device: torch.device) -> float:
+    """The share that was set before, where torch is new enough to tell."""
+    told = getattr(torch.cuda, "get_per_process_memory_fraction", None)
+    return 1.0 if told is None else float(told(device.index))
 
 
 def make_room() -> None:

@@ -83,7 +83,14 @@ def agree_with_one_process(many: subprocess.CompletedProcess[str], *arguments: s
 def test_two_machines_that_talk_through_nccl(tmp_path: Path, options: tuple[str, ...]) -> None:
     """Two agents of torchrun; by their names NCCL takes the one GPU for one of each machine."""
     arguments = [*small_fit(NodeClassification(), 15, tmp_path, "cuda"), *options]
-    where = ["--master-addr", "127.0.0.1", "--master-port", "29517", "--nnodes", "2"]
+    where = [
+        "--master-addr",
+        "127.0.0.1",
+        "--master-port",
+        str(29517 + len(options)),
+        "--nnodes",
+        "2",
+    ]
     program = ["-m", "xtcl", *arguments, "--out", str(tmp_path / "many")]
 
     def agent(number: int) -> subprocess.CompletedProcess[str]:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from xtcl.gpu_memory import DRIVER, kept_within
 from xtcl.learning import repeated_step, trainer
 from xtcl.learning.encoders.gcn import GCNEncoder
 from xtcl.learning.positive_source import PositiveSource
@@ -70,6 +71,23 @@ def test_steps_go_on_by_hand_where_a_recording_has_no_room() -> None:
     recorded, by_hand = run(True), run(False)
     assert by_hand[0] == recorded[0]
     assert torch.equal(by_hand[1], recorded[1])
+
+
+@needs_gpu
+def test_memory_that_runs_out_in_a_recording_leaves_everything_as_it_was() -> None:
+    device, block = torch.device("cuda"), 64 * 2**20
+    generator = torch.Generator(device).manual_seed(3)
+
+    def step(rows: Tensor) -> Tensor:
+        blocks = 20 if torch.cuda.is_current_stream_capturing() else 2
+        torch.empty(blocks * block, dtype=torch.uint8, device=device)
+        return rows.sum() + torch.rand((), generator=generator, device=device)
+
+    with kept_within(DRIVER + 10 * block, device), own_stream(device):
+        take = RepeatedStep(step, generator)
+        found = [float(take(torch.ones(3, device=device))) for _ in range(5)]
+    generator.manual_seed(3)
+    assert found == [float(step(torch.ones(3, device=device))) for _ in range(5)]
 
 
 @needs_gpu

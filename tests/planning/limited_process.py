@@ -19,10 +19,10 @@ def status_bytes(name: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
-def fit(nodes: int, memory: str) -> None:
-    graph = block_model(nodes, num_attributes=32, mean_degree=8)
+def fit(nodes: int, degree: int, cap: int, memory: str) -> None:
+    graph = block_model(nodes, num_attributes=32, mean_degree=degree)
     split = node_split(graph, 0.05, seed=0)
-    model = XTCL(cap=8, width=128, epochs=1, memory=memory, device="cpu")
+    model = XTCL(cap=cap or None, width=128, epochs=1, memory=memory, device="cpu")
     # What libraries map and never touch is no memory: the limit counts from here on.
     allowed = status_bytes("VmSize") + parse_memory(memory) - status_bytes("VmRSS")
     resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
@@ -33,4 +33,4 @@ def fit(nodes: int, memory: str) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    fit(int(sys.argv[1]), sys.argv[2])
+    fit(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

@@ -12,16 +12,23 @@ import pytest
 import xtcl
 from xtcl.memory import parse_memory
 
-# One array of all pairs of 12,000 nodes would take 576 MB, more than libraries leave of the budget.
-SIZES = [(12_000, "1000MB"), pytest.param(100_000, "3GB", marks=pytest.mark.large)]
+SIZES = [
+    # One array of all pairs would take 576 MB, more than libraries leave of the budget.
+    (12_000, 8, 8, "1000MB"),
+    # Exact mode: nearly all pairs share neighbours, and are listed while topology computes them.
+    (2_000, 60, 0, "800MB"),
+    pytest.param(100_000, 8, 8, "3GB", marks=pytest.mark.large),
+]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize(("nodes", "memory"), SIZES)
-def test_within_an_address_space_of_the_budget(nodes: int, memory: str) -> None:
+@pytest.mark.parametrize(("nodes", "degree", "cap", "memory"), SIZES)
+def test_within_an_address_space_of_the_budget(
+    nodes: int, degree: int, cap: int, memory: str
+) -> None:
     script = Path(__file__).parent / "limited_process.py"
     found = subprocess.run(  # noqa: S603
-        [sys.executable, str(script), str(nodes), memory],
+        [sys.executable, str(script), *map(str, (nodes, degree, cap)), memory],
         capture_output=True,
         text=True,
         check=False,

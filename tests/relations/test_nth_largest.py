@@ -63,6 +63,7 @@ def test_only_rows_that_a_sample_does_not_serve_go_to_the_heap_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "LONG", 1000)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     by_heap, shapes = module._by_heap, []
 
     def watched(rows: Tensor, rank: int) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -19,6 +21,15 @@ def weighted(num_nodes: int, density: float) -> sp.csr_array:
     return links
 
 
+@pytest.fixture(params=[1, 3])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("columns", [0, 1, 7, 16, 65])
 @pytest.mark.parametrize("density", [0.0, 0.02, 0.3])
 def test_is_the_product_of_the_dense_matrix(density: float, columns: int) -> None:

@@ -240,3 +240,16 @@ def test_only_relations_and_known_evidence_are_registered() -> None:
     with pytest.raises(UsageError, match=r"'mine' needs reads: .*'edges'"):
         register_relation("mine", same_parity, reads="edges")
     assert "mine" not in relation_names()
+
+
+def test_rows_that_carry_a_gradient_are_taken_without_it() -> None:
+    def learned(view: TrainingView) -> Rows:
+        weight = torch.ones((), requires_grad=True)
+        return lambda nodes: weight * torch.full((len(nodes), view.num_nodes), 0.5)
+
+    register_relation("learned", learned, reads=[LINKS])
+    try:
+        rows = make_relation("learned").on(make_view(50, 0))(torch.arange(50))
+    finally:
+        forget_relation("learned")
+    assert not rows.requires_grad

@@ -37,7 +37,7 @@ ABOVE_PAIR, LISTED_PAIR = 3, 4
 """Bytes of a pair in the relation store: where a row has few, its nodes lie further apart."""
 
 SMALLEST_BLOCK = 64
-"""Rows that relations are computed in on a CPU, whatever they are asked for."""
+"""Rows that most relations are computed in on a CPU, however few they are asked for."""
 
 
 def kept_bytes(work: Workload) -> int:

@@ -19,7 +19,7 @@ from xtcl.tasks.second_fit import MOST_ROWS
 TWO_CORES = 0.55
 """What two cores take of the seconds of one: 14 of 25 on Cora, 43 of 77 on CiteSeer."""
 
-PAIR, PAIR_ATTRIBUTE, NODE_LINK = 2.2e-7, 8.2e-11, 2.0e-8
+PAIR, PAIR_ATTRIBUTE, NODE_LINK = 1.35e-7, 5.0e-11, 5.3e-9
 """Exact mode: a pair through nine relations; an attribute of it; a link for a node's rows."""
 LABEL_PAIR = 1.5e-8
 """Exact mode: a pair of the pass that labels are spread by, beside half of its attributes."""
@@ -29,7 +29,7 @@ CENTRES = 25 * 64 * 16
 """Top-k mode: rows that one is compared with to find the centres of an index, in 25 rounds."""
 LISTED = 2.2e-5
 """Top-k mode: a place of a node's nine lists."""
-PRODUCT, NUMBER, ARC = 3.6e-11, 6.5e-8, 1.5e-8
+PRODUCT, NUMBER, ARC = 3.0e-11, 5.2e-8, 1.5e-8
 """Training: a product of a step, forth and back; a number of an embedding; one of a GAT's links."""
 STOPPED = 0.3
 """The share of the epochs that training takes where hidden links say when to stop."""

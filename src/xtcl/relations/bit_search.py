@@ -31,12 +31,12 @@ class BitSearch:
         order = np.argsort(-np.diff(adjacency.indptr), kind="stable")
         self._place = np.argsort(order)
         links = sp.csr_array(adjacency[order][:, order])
-        start, degree = links.indptr, np.diff(links.indptr)
+        start, fewer = links.indptr, -np.diff(links.indptr)  # which rise
         self._nth: list[np.ndarray] = []
-        asking = np.count_nonzero(degree)
+        asking = np.searchsorted(fewer, 0)
         while asking > FEW:
             self._nth.append(links.indices[start[:asking] + len(self._nth)])
-            asking = np.count_nonzero(degree > len(self._nth))
+            asking = np.searchsorted(fewer, -len(self._nth))
         done = len(self._nth)
         self._others = [links.indices[start[n] + done : start[n + 1]] for n in range(asking)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -50,6 +49,7 @@ class GraphDistance(Relation):
     title: ClassVar[str] = "Graph Distance"
     reads: ClassVar[frozenset[str]] = frozenset({LINKS})
     row_by_row: ClassVar[bool] = True
+    by_threads: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.searches is not None and self.searches < 1:
@@ -77,8 +77,7 @@ def _by_words(view: TrainingView, diameter: int) -> Rows:
         return search.steps_within_reach(nodes, diameter)
 
     def compute(nodes: Tensor) -> Tensor:
-        share = math.ceil(len(nodes) / torch.get_num_threads())
-        parts = torch.split(nodes.cpu(), math.ceil(share / WORD) * WORD)
+        parts = torch.split(nodes.cpu(), WORD)
         found = side_by_side(steps, [part.numpy() for part in parts])
         return torch.from_numpy(np.concatenate(found)).to(view.device, torch.float32) / diameter
 

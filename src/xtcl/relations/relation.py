@@ -16,6 +16,9 @@ from xtcl.relations.view import LABELS, TrainingView
 Rows = Callable[[Tensor], Tensor]
 """Takes node indices [b], gives their similarities to all nodes, float32 [b, V]."""
 
+AT_ONCE = 2**26
+"""Pairs of one call on a GPU, where rows are made one by one: 256 MB of similarities."""
+
 IN_CACHE = 2**20
 """Numbers of an array that a CPU passes over again and again: three of them stay in its cache."""
 
@@ -26,11 +29,6 @@ TOLERANCE = 1e-6
 def tile_rows(device: torch.device) -> int:
     """Rows to compute at once: enough to keep the device busy, few enough for its cache."""
     return 64 if device.type == "cpu" else 1024
-
-
-def pairs_at_once(device: torch.device) -> int:
-    """Pairs of one call where rows are made one by one: 16 or 256 MB of similarities."""
-    return 2**22 if device.type == "cpu" else 2**26
 
 
 class Relation(ABC):
@@ -45,6 +43,8 @@ class Relation(ABC):
     reads: ClassVar[frozenset[str]]
     row_by_row: ClassVar[bool] = False
     """Whether a row comes out the same to the last bit in any company."""
+    by_threads: ClassVar[bool] = False
+    """Whether the threads of a CPU divide the nodes of a call; rows are then made row by row."""
     by_columns: ClassVar[bool] = False
     """Whether b rows are made as b columns [V, b], in many passes over all of them."""
 
@@ -76,6 +76,7 @@ class Relation(ABC):
             view.num_nodes,
             self.foreign,
             row_by_row,
+            self.by_threads and not self.foreign,
             self.by_columns,
         )
 
@@ -87,8 +88,9 @@ class SimilarityRows:
     A matrix product may round differently when its shape changes, and a last bit decides whether a
     pair at the threshold is above it. So every call of `compute` gets the same number of nodes, the
     last tile filled up with repetitions, and a row comes out the same whatever it is asked with.
-    Where it would anyway, because it is made `row_by_row`, a call gets as many as there is room
-    for: threads can divide them, and a GPU takes some hundred microseconds however few they are.
+    Where it would anyway, because it is made `row_by_row`, a GPU makes many more in a call, which
+    costs it some hundred microseconds however few they are; and threads that divide the nodes of a
+    call get a tile each.
 
     What a call gives is checked for its kind and shape; that of a `foreign` relation, which is not
     one of ours, also for its values, since a similarity outside [0, 1] would go wrong without a
@@ -101,6 +103,7 @@ class SimilarityRows:
     num_nodes: int | None = None
     foreign: bool = False
     row_by_row: bool = False
+    by_threads: bool = False
     by_columns: bool = False
 
     @property
@@ -120,9 +123,10 @@ class SimilarityRows:
     def tiles(self, nodes: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """The same, a few of the `nodes` at a time, each time with those few."""
         height, compute = self.tile, self._tile
-        if self.row_by_row:
-            height = max(self.tile, pairs_at_once(self.device) // (self.num_nodes or 1))
-            compute = self._checked
+        if self.device.type != "cpu" and self.row_by_row:
+            height, compute = max(height, AT_ONCE // (self.num_nodes or 1)), self._checked
+        elif self.device.type == "cpu" and self.by_threads:
+            height, compute = height * torch.get_num_threads(), self._checked
         for part in torch.split(nodes.to(self.device), height):
             yield part, compute(part).contiguous()
 
@@ -156,4 +160,4 @@ class SimilarityRows:
                 f"Relation '{self.name}' must compute similarities in [0, 1], but nodes "
                 f"{int(nodes[row])} and {column} have {found[row, column].item():.7g}: scale it."
             )
-        return found.clamp(max=1).to(self.device, torch.float32)
+        return found.detach().clamp(max=1).to(self.device, torch.float32)

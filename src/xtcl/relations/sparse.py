@@ -60,6 +60,8 @@ def product(matrix: Tensor, dense: Tensor) -> Tensor:
     if dense.device.type != "cpu" or matrix.layout != torch.sparse_csr:
         result: Tensor = matrix @ dense
         return result
+    if dense.shape[1] == 0:  # which the routine cannot divide among threads
+        return dense.new_zeros(matrix.shape[0], 0)
     return embedding_bag(
         matrix.col_indices(),
         dense.contiguous(),

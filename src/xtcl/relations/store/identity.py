@@ -21,8 +21,8 @@ from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-FORMAT = 1
-"""Counts up when files are written differently, or mean something else."""
+FORMAT = 2
+"""Counts up when files are written differently, or mean something else: a last bit may."""
 
 Description = dict[str, Any]
 """What names a file, in the kinds that JSON knows."""
