@@ -16,8 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 
 WORD = 64
-FEW = 32
-"""Nodes that are asked one by one for the neighbours they have more than all others."""
+FEW = 128
+"""Nodes whose further neighbours are asked all at once, not the k-th ones together."""
 
 
 class BitSearch:
@@ -37,8 +37,10 @@ class BitSearch:
         while asking > FEW:
             self._nth.append(links.indices[start[:asking] + len(self._nth)])
             asking = np.searchsorted(fewer, -len(self._nth))
-        done = len(self._nth)
-        self._others = [links.indices[start[n] + done : start[n + 1]] for n in range(asking)]
+        first = start[:asking] + len(self._nth)
+        further = [links.indices[a:b] for a, b in zip(first, start[1 : asking + 1], strict=True)]
+        self._further = np.concatenate([start[:0], *further])
+        self._begin = np.cumsum([0, *map(len, further[:-1])])[:asking]
 
     def steps_within_reach(self, nodes: np.ndarray, most: int) -> np.ndarray:
         """With how many of the steps 1 .. `most` each node is within reach of each of `nodes`.
@@ -65,8 +67,9 @@ class BitSearch:
         following = within.copy()
         for neighbour in self._nth:
             following[: len(neighbour)] |= np.take(within, neighbour, axis=0)
-        for node, neighbours in enumerate(self._others):
-            following[node] |= np.bitwise_or.reduce(within[neighbours], axis=0)
+        if len(self._begin):
+            near = np.take(within, self._further, axis=0)
+            following[: len(self._begin)] |= np.bitwise_or.reduceat(near, self._begin, axis=0)
         return following
 
 

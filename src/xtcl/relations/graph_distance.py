@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -77,7 +78,8 @@ def _by_words(view: TrainingView, diameter: int) -> Rows:
         return search.steps_within_reach(nodes, diameter)
 
     def compute(nodes: Tensor) -> Tensor:
-        parts = torch.split(nodes.cpu(), WORD)
+        share = math.ceil(len(nodes) / torch.get_num_threads() / WORD) * WORD
+        parts = torch.split(nodes.cpu(), share)
         found = side_by_side(steps, [part.numpy() for part in parts])
         return torch.from_numpy(np.concatenate(found)).to(view.device, torch.float32) / diameter
 

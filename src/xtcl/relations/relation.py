@@ -126,7 +126,8 @@ class SimilarityRows:
         if self.device.type != "cpu" and self.row_by_row:
             height, compute = max(height, AT_ONCE // (self.num_nodes or 1)), self._checked
         elif self.device.type == "cpu" and self.by_threads:
-            height, compute = height * torch.get_num_threads(), self._checked
+            enough = max(height * torch.get_num_threads(), IN_CACHE // (self.num_nodes or 1))
+            height, compute = enough, self._checked
         for part in torch.split(nodes.to(self.device), height):
             yield part, compute(part).contiguous()
 
