@@ -7,6 +7,7 @@ chance, nothing may be read back, and what it reads and changes stays where it i
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -46,8 +47,12 @@ class Recorder:
         graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
             result = work()
-        finally:
-            graph.capture_end()
+        except BaseException:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a recording that holds nothing
+                graph.capture_end()
+            raise
+        graph.capture_end()
         self._last = graph
         return graph, result
 
