@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from xtcl.gpu_memory import DRIVER
 from xtcl.learning.full_pass import FLOAT
 from xtcl.planning.gpu_seconds import FIRST_FIT
 from xtcl.planning.head_bytes import head_bytes, joining_bytes
@@ -30,8 +31,7 @@ from xtcl.planning.workload import LINKS, Workload
 from xtcl.tasks.recipe import Member, Plan, Recipe
 
 INTERPRETER = 560 * 2**20
-"""What Python, torch and PyG take before any work, and 60 MB that the allocator keeps of all; on a
-GPU, about what the driver takes there."""
+"""What Python, torch and PyG take before any work, and 60 MB that the allocator keeps of all."""
 
 STAGES = ("relations", "positives", "training", "embedding", "head")
 
@@ -180,5 +180,5 @@ def _trained(work: Workload, budget: int, standing: int) -> tuple[tuple[Plan, ..
 
 
 def base_bytes(work: Workload) -> int:
-    """The interpreter with its libraries, and the graph with the copy that is trained on."""
-    return INTERPRETER + graph_bytes(work)
+    """What is there before any work, and the graph with the copy that is trained on."""
+    return (DRIVER if work.on_gpu else INTERPRETER) + graph_bytes(work)
