@@ -21,9 +21,8 @@ from typing import Any
 import torch
 from nearest_rows import in_own_process, most_memory
 
-from xtcl.experiments.growth import fit_growth
-from xtcl.experiments.reproduction.training_time import learn, pairs_of
-from xtcl.report.pictures import PALETTE, picture
+from xtcl.lab.experiments.training_time import fit_growth, learn, pairs_of
+from xtcl.report.charts import PALETTE, picture
 
 TITLES = {"xgsampler": "XGSampler", "naive-xgboost": "Naive XGBoost"}
 

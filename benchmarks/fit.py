@@ -50,10 +50,10 @@ class Stopwatch(Progress):
 
 def measure(name: str, task: str, device: str, repeats: int, data: str | None) -> None:
     """Fit and print the stages as one JSON object."""
-    from xtcl.baselines.xtcl import XTCLGCN
+    from xtcl.baselines.method import XTCLGCN
     from xtcl.device import pick_device
-    from xtcl.experiments.evaluate import make_split, score_method
-    from xtcl.graph.datasets import load_dataset
+    from xtcl.graph.datasets.load import load_dataset
+    from xtcl.model_selection.evaluate import make_split, score_method
 
     for _ in range(repeats):
         watch = Stopwatch()

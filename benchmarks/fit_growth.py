@@ -27,15 +27,14 @@ import numpy as np
 import torch
 from nearest_rows import in_own_process, most_memory
 
+from xtcl.config import BatchSettings, Member
 from xtcl.estimator import XTCL
-from xtcl.experiments.growth import fit_growth
-from xtcl.graph.datasets import block_model
-from xtcl.graph.node_split import node_split
-from xtcl.learning.batch_settings import BatchSettings
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.graph.splits import node_split
+from xtcl.lab.experiments.training_time import fit_growth
 from xtcl.progress import Advance, Progress
-from xtcl.report.pictures import PALETTE, picture
-from xtcl.tasks.recipe import Member
-from xtcl.tasks.registry import make_task
+from xtcl.report.charts import PALETTE, picture
+from xtcl.tasks import make_task
 
 STAGES = ("relations", "positives", "first encoder", "second encoder", "embedding and head")
 ENCODERS = (2, 3)

@@ -24,18 +24,18 @@ import torch
 from torch import Tensor
 
 from xtcl.device import pick_device
-from xtcl.experiments.evaluate import make_split
-from xtcl.graph.datasets import load_dataset
-from xtcl.relations.block_height import block_height
+from xtcl.graph.datasets.load import load_dataset
+from xtcl.model_selection.evaluate import make_split
+from xtcl.relations.blocks import block_height
 from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.pagerank import PageRank, products
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.thresholds import PAPER_QUANTILES, levels
 from xtcl.relations.view import TrainingView
-from xtcl.tasks.pipeline import FitOptions, find_positives
-from xtcl.tasks.registry import make_task
-from xtcl.tasks.training_side import training_side
+from xtcl.tasks import make_task
+from xtcl.tasks.fit import FitOptions, find_positives
+from xtcl.tasks.training_data import training_side
 
 FLOAT, CODE, LEVEL = 4, 2, 1
 """Bytes of a similarity, of a pattern code and of a level."""

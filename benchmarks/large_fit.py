@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING
 
 from stage_meter import HEAD, StageMeter, Taken, status_bytes
 
-from xtcl.memory import parse_memory
+from xtcl.device import parse_memory
 from xtcl.progress import Advance
 
 if TYPE_CHECKING:
-    from xtcl.planning.fit_plan import FitPlan, StagePlan
+    from xtcl.planning.memory_plan import FitPlan, StagePlan
 
 GIB = 2**30
 
@@ -61,8 +61,8 @@ def measure(chosen: argparse.Namespace) -> None:
     import torch
 
     from xtcl.estimator import XTCL
-    from xtcl.graph.datasets import block_model
-    from xtcl.graph.node_split import node_split
+    from xtcl.graph.datasets.synthetic import block_model
+    from xtcl.graph.splits import node_split
 
     graph = block_model(
         chosen.nodes, num_classes=8, num_attributes=128, mean_degree=20, attribute_signal=0.5

@@ -20,11 +20,11 @@ def measure(nodes: int, cap: int | None, memory: str | None, width: int) -> None
     """Fit once and print a row."""
     from stage_meter import HEAD, StageMeter
 
+    from xtcl.device import parse_memory
     from xtcl.errors import BudgetError
     from xtcl.estimator import XTCL
-    from xtcl.graph.datasets import block_model
-    from xtcl.graph.node_split import node_split
-    from xtcl.memory import parse_memory
+    from xtcl.graph.datasets.synthetic import block_model
+    from xtcl.graph.splits import node_split
 
     graph = block_model(nodes, num_attributes=64, mean_degree=10, attribute_signal=0.5)
     split = node_split(graph, 0.1, seed=0)

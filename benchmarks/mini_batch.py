@@ -3,7 +3,7 @@
     python benchmarks/mini_batch.py [--nodes 20000] [--degree 20] [--encoder gcn] [--layers 2]
 
 Both train the same encoder on the same random graph, each in a process of its own, so that its peak
-is its own. `step_gb` is what `xtcl.learning.full_pass` expects of a step over the whole graph;
+is its own. `step_gb` is what `xtcl.planning.bytes` expects of a step over the whole graph;
 `peak_gb` counts all memory of the process and `before_gb` what it had before training.
 """
 
@@ -18,20 +18,19 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
-from xtcl.learning.batch_settings import BatchSettings
-from xtcl.learning.trainer import TrainingSettings
+from xtcl.config import BatchSettings, TrainingSettings
 
 
 def measure(chosen: argparse.Namespace, batch: BatchSettings) -> None:
     """Train in one way and print what it took as one JSON object."""
     import torch
 
-    from xtcl.graph.datasets import block_model
-    from xtcl.learning.encoders.registry import encoder_maker
-    from xtcl.learning.full_pass import full_pass_bytes
-    from xtcl.learning.inputs import encoder_inputs
-    from xtcl.learning.positive_source import PositiveSource
-    from xtcl.learning.trainer import train
+    from xtcl.graph.datasets.synthetic import block_model
+    from xtcl.nn import encoder_maker
+    from xtcl.nn.encoder import encoder_inputs
+    from xtcl.planning.bytes import full_pass_bytes
+    from xtcl.training.batch import PositiveSource
+    from xtcl.training.trainer import train
 
     graph = block_model(
         chosen.nodes, mean_degree=chosen.degree, num_attributes=chosen.attributes, homophily=0.8

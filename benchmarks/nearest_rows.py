@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from xtcl.experiments.growth import fit_growth
-from xtcl.relations.nearest.registry import nearest
+from xtcl.lab.experiments.training_time import fit_growth
 from xtcl.relations.registry import make_relation, relation_names
+from xtcl.relations.topk_dispatch import nearest
 from xtcl.relations.view import TrainingView
 
 BLOCK = 2**14

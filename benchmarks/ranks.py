@@ -26,10 +26,10 @@ import torch
 import torch.distributed as dist
 from nearest_rows import random_view
 
-from xtcl.ranks import together
-from xtcl.sampling.settings import SamplerSettings
+from xtcl.config import SamplerSettings
+from xtcl.distributed import together
 from xtcl.sampling.xgsampler import XGSampler
-from xtcl.tasks.registry import make_task
+from xtcl.tasks import make_task
 
 POSITIVES = 20
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from xtcl import XTCL, block_model, node_split
-from xtcl.report.page.page import write_page
+from xtcl.report.page import write_page
 
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "

@@ -21,15 +21,15 @@ import numpy as np
 import torch
 import xgboost as xgb
 
-from xtcl.baselines.naive_xgboost import boost, pair_table
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.lab.methods.naive_xgboost import boost, pair_table
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.thresholds import levels_above, thresholds
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.judges import Answers
+from xtcl.sampling.counting import Tally, tally_keys
+from xtcl.sampling.folds import Answers
 from xtcl.sampling.patterns import encode, looked_up, margin_table, num_patterns
 from xtcl.sampling.stumps import Stumps, fit_stumps, precision, prior_log_odds, training_order
-from xtcl.sampling.tally import Tally, tally_keys
 
 QUANTILES = (0.99,)
 BLOCK = 256

@@ -27,11 +27,11 @@ import numpy as np
 import torch
 from nearest_rows import in_own_process, memory_held, most_memory, random_view
 
-from xtcl.experiments.growth import fit_growth
-from xtcl.relations.nearest.index import IndexSearch
-from xtcl.sampling.settings import SamplerSettings
+from xtcl.config import SamplerSettings
+from xtcl.lab.experiments.training_time import fit_growth
+from xtcl.relations.search import IndexSearch
 from xtcl.sampling.xgsampler import XGSampler
-from xtcl.tasks.registry import make_task
+from xtcl.tasks import make_task
 
 POSITIVES = 20
 STAGES = ("learning", "positives", "pairs")

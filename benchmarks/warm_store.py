@@ -22,15 +22,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from xtcl.experiments.evaluate import make_split
-from xtcl.graph.datasets import load_dataset
+from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
+from xtcl.model_selection.evaluate import make_split
 from xtcl.relations.attribute_distribution import AttributeDistribution
-from xtcl.relations.store import RelationStore
+from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
-from xtcl.tasks.pipeline import FitOptions, find_positives
-from xtcl.tasks.registry import make_task
-from xtcl.tasks.training_side import training_side
+from xtcl.tasks import make_task
+from xtcl.tasks.fit import FitOptions, find_positives
+from xtcl.tasks.training_data import training_side
 
 
 def to_positives(

@@ -29,20 +29,20 @@ from protocol import TASKS
 from purity import share_of_same_class, share_of_test_links
 
 from xtcl.baselines.method import Method
+from xtcl.config import Recipe
 from xtcl.device import pick_device
 from xtcl.errors import UsageError, XTCLError
-from xtcl.experiments.evaluate import make_split
-from xtcl.experiments.resumable import evaluate_into
 from xtcl.files import atomic_path
-from xtcl.graph.datasets import load_dataset
+from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import LinkSplit
+from xtcl.graph.splits import LinkSplit
+from xtcl.lab.experiments.provenance import evaluate_into
+from xtcl.model_selection.evaluate import make_split
 from xtcl.progress import Progress
-from xtcl.tasks.answers import Answer
-from xtcl.tasks.pipeline import FitOptions
-from xtcl.tasks.recipe import Recipe
-from xtcl.tasks.registry import make_task
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks import make_task
+from xtcl.tasks.fit import FitOptions
+from xtcl.tasks.results import Answer
+from xtcl.tasks.training_data import TrainingSide
 
 FIRST_SEED = 1000
 ROW_NAMES = tuple(dict.fromkeys(row.name for rows in ROWS.values() for row in rows))

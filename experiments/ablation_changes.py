@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from xtcl.tasks.recipe import Member, Plan, Recipe
+from xtcl.config import Member, Plan, Recipe
 
 Change = Callable[[Recipe], Recipe]
 Which = Callable[[Member], bool]

@@ -14,20 +14,18 @@ from dataclasses import dataclass
 import torch
 from ablation_fit import fit_with_loss
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
-from xtcl.learning.loss import Similarity
-from xtcl.learning.unit_rows import unit_rows
-from xtcl.relations.block_height import block_height
-from xtcl.relations.pattern_rows import PatternRows, all_nodes
+from xtcl.config import Recipe, Similarity
+from xtcl.nn.functional import unit_rows
+from xtcl.relations.blocks import block_height
+from xtcl.relations.rows import PatternRows, all_nodes
 from xtcl.sampling.patterns import margin_table, pattern_codes
 from xtcl.sampling.stumps import sigmoid
 from xtcl.sampling.xgsampler import XGSampler
-from xtcl.tasks.fit import FittedTask
-from xtcl.tasks.pipeline import FitOptions
-from xtcl.tasks.recipe import Recipe
+from xtcl.tasks.fit import FitOptions, FittedTask
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks.training_data import TrainingSide
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from xtcl.learning.loss import Loss
+from xtcl.config import Recipe
+from xtcl.nn.loss import Loss
 from xtcl.sampling.positives import Positives
 from xtcl.sampling.xgsampler import XGSampler
-from xtcl.tasks.choice import Choice
-from xtcl.tasks.fit import FittedTask, with_head
-from xtcl.tasks.pipeline import FitOptions, Found, find_positives, fit_sampler, train_plan
-from xtcl.tasks.recipe import Recipe
-from xtcl.tasks.task import Task
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks.fit import (
+    FitOptions,
+    FittedTask,
+    Found,
+    find_positives,
+    fit_sampler,
+    train_plan,
+    with_head,
+)
+from xtcl.tasks.task import Choice, Task
+from xtcl.tasks.training_data import TrainingSide
 
 
 def fit_from(

@@ -15,17 +15,16 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from xtcl.config import Recipe
 from xtcl.errors import UsageError
-from xtcl.relations.factors import cosine_rows
+from xtcl.relations.cosine import cosine_rows
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
-from xtcl.tasks.answers import NodeAnswer
-from xtcl.tasks.fit import FittedTask, fit_task
-from xtcl.tasks.pipeline import FitOptions
-from xtcl.tasks.recipe import Recipe
+from xtcl.tasks.fit import FitOptions, FittedTask, fit_task
+from xtcl.tasks.results import NodeAnswer
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks.training_data import TrainingSide
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,10 @@ from ablation_fit import fit_in_full_trust, fit_unfiltered
 from ablation_reestimation import fit_again
 from ablation_weighted import fit_weighted
 
-from xtcl.tasks.fit import FittedTask, fit_task
-from xtcl.tasks.pipeline import FitOptions
-from xtcl.tasks.recipe import PLAIN, Member, Plan, Recipe
+from xtcl.config import PLAIN, Member, Plan, Recipe
+from xtcl.tasks.fit import FitOptions, FittedTask, fit_task
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks.training_data import TrainingSide
 
 ENCODER = "gcn"
 FOUR_LEVELS = (0.90, 0.97, 0.99, 0.997)

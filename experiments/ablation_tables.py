@@ -10,7 +10,7 @@ from ablation_rows import DEFAULT, ROWS
 from accuracy_tables import PURITY_TITLES, TITLES, Record, difference_cell, paired
 from protocol import DATASETS
 
-from xtcl.report.markdown import DASH, spread, table
+from xtcl.report.charts import DASH, spread, table
 
 INTRODUCTION = f"""# Ablation
 

@@ -12,14 +12,13 @@ import torch
 from ablation_fit import fit_with_loss
 from torch import Tensor
 
-from xtcl.learning.loss import Similarity, contrastive_loss
+from xtcl.config import Recipe, Similarity
+from xtcl.nn.loss import contrastive_loss
 from xtcl.sampling.positives import Positives
 from xtcl.sampling.stumps import sigmoid
-from xtcl.tasks.fit import FittedTask
-from xtcl.tasks.pipeline import FitOptions
-from xtcl.tasks.recipe import Recipe
+from xtcl.tasks.fit import FitOptions, FittedTask
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks.training_data import TrainingSide
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ import numpy as np
 from paper_figures import BEST_PUBLISHED, BEST_PUBLISHED_PROTOCOL, BEST_RIVAL, PAPER, Figures
 from protocol import DATASETS, METHODS, SPLITS, TASKS
 
-from xtcl.experiments.standard_error import standard_error
 from xtcl.files import atomic_path
-from xtcl.report.markdown import DASH, spread, table
+from xtcl.model_selection.evaluate import standard_error
+from xtcl.report.charts import DASH, spread, table
 
 Record = dict[str, Any]
 Results = dict[tuple[str, str, str], Record]

@@ -35,20 +35,23 @@ from torch import Tensor
 from xtcl.baselines.method import Method
 from xtcl.device import pick_device
 from xtcl.errors import XTCLError
-from xtcl.experiments.hidden_score import FOLDS, hidings
-from xtcl.experiments.resumable import evaluate_into
-from xtcl.graph.datasets import load_dataset
-from xtcl.graph.node_split import NodeSplit
+from xtcl.graph.datasets.load import load_dataset
+from xtcl.graph.splits import NodeSplit
+from xtcl.lab.experiments.provenance import evaluate_into
+from xtcl.model_selection.tune import FOLDS, hidings
 from xtcl.progress import Progress
-from xtcl.tasks.answers import Answer, NodeAnswer
-from xtcl.tasks.calibration import calibrated_likelihood
-from xtcl.tasks.logistic_head import logistic_path
-from xtcl.tasks.pipeline import FitOptions, doubting, find_positives, train_plan
-from xtcl.tasks.registry import make_task
-from xtcl.tasks.rows import take_rows
-from xtcl.tasks.second_fit import MOSTLY_RIGHT, second_fit
-from xtcl.tasks.strength_choice import STRENGTHS, posterior_mean
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks import make_task
+from xtcl.tasks.fit import FitOptions, doubting, find_positives, train_plan
+from xtcl.tasks.logistic import (
+    STRENGTHS,
+    calibrated_likelihood,
+    logistic_path,
+    posterior_mean,
+    take_rows,
+)
+from xtcl.tasks.results import Answer, NodeAnswer
+from xtcl.tasks.self_training import MOSTLY_RIGHT, second_fit
+from xtcl.tasks.training_data import TrainingSide, training_side
 
 ENCODERS = ("gcn", "gat")
 TASK = make_task("nodes")

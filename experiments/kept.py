@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from xtcl.experiments.provenance import code_digest, provenance
 from xtcl.files import atomic_path
+from xtcl.lab.experiments.provenance import code_digest, provenance
 
 SCRIPTS = code_digest(Path(__file__).parent)
 

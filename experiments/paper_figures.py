@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from protocol import DATASETS
 
-from xtcl.experiments.reproduction.paper_tables import PRINTED
+from xtcl.lab.experiments.comparison import PRINTED
 
 Figures = dict[str, float]
 """By data set."""

@@ -29,27 +29,26 @@ from torch import Tensor
 from xtcl.baselines.propagation import ONCE, PAGERANK, RAW, TWICE, side_by_side, smoothed_attributes
 from xtcl.device import pick_device
 from xtcl.errors import XTCLError
-from xtcl.experiments.evaluate import make_split
-from xtcl.experiments.hidden_score import hidings
 from xtcl.files import atomic_path
-from xtcl.graph.datasets import load_dataset
+from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
-from xtcl.graph.node_split import NodeSplit
-from xtcl.report.markdown import table
-from xtcl.tasks.calibration import calibrated_likelihood
-from xtcl.tasks.fit import fit_task
-from xtcl.tasks.logistic_head import logistic_path
-from xtcl.tasks.logistic_problem import prepare
-from xtcl.tasks.pipeline import FitOptions
-from xtcl.tasks.registry import make_task
-from xtcl.tasks.strength_choice import (
+from xtcl.graph.splits import NodeSplit
+from xtcl.model_selection.evaluate import make_split
+from xtcl.model_selection.tune import hidings
+from xtcl.report.charts import table
+from xtcl.tasks import make_task
+from xtcl.tasks.fit import FitOptions, fit_task
+from xtcl.tasks.logistic import (
     STRENGTHS,
+    calibrated_likelihood,
     choose_strength,
     held_out_scores,
+    logistic_path,
     posterior_mean,
+    prepare,
     stratified_folds,
 )
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.training_data import TrainingSide, training_side
 
 FIRST_SEED = 1000
 FOLDS = 5

@@ -25,19 +25,16 @@ from options import run_options
 
 from xtcl.device import pick_device
 from xtcl.errors import XTCLError
-from xtcl.experiments.evaluate import make_split
 from xtcl.files import atomic_path
-from xtcl.graph.datasets import load_dataset
+from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import LinkSplit
-from xtcl.graph.node_split import NodeSplit
-from xtcl.graph.pairs import is_among, pair_keys
-from xtcl.sampling.scored import NOBODY
-from xtcl.tasks.answers import NodeAnswer
-from xtcl.tasks.fit import fit_task
-from xtcl.tasks.pipeline import FitOptions, find_positives
-from xtcl.tasks.registry import make_task
-from xtcl.tasks.training_side import training_side
+from xtcl.graph.splits import LinkSplit, NodeSplit, is_among, pair_keys
+from xtcl.model_selection.evaluate import make_split
+from xtcl.sampling.candidates import NOBODY
+from xtcl.tasks import make_task
+from xtcl.tasks.fit import FitOptions, find_positives, fit_task
+from xtcl.tasks.results import NodeAnswer
+from xtcl.tasks.training_data import training_side
 
 SEEDS = (0, 1, 2)
 

@@ -21,11 +21,11 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 from torch_geometric.nn import DeepGraphInfomax, GCNConv
 from ways import Predict, by_logistic, main
 
-from xtcl.graph.datasets import load_dataset
+from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 
 INFOMAX_EPOCHS, WALK_EPOCHS = 300, 20

@@ -22,7 +22,7 @@ from sknetwork.gnn import GNNClassifier
 from ways import Predict, by_logistic, main
 
 from xtcl.graph.graph import Graph
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks.training_data import TrainingSide
 
 
 def _links(graph: Graph) -> sp.csr_matrix:

@@ -28,16 +28,15 @@ from protocol import SPLITS, TASKS
 from xtcl.baselines.method import Method
 from xtcl.device import pick_device
 from xtcl.errors import XTCLError
-from xtcl.experiments.resumable import evaluate_into
-from xtcl.experiments.tune import Tuned, tune
-from xtcl.graph.datasets import load_dataset
+from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
+from xtcl.lab.experiments.provenance import evaluate_into
+from xtcl.model_selection.tune import Tuned, tune
 from xtcl.progress import Progress
-from xtcl.tasks.answers import Answer
-from xtcl.tasks.fit import fit_task
-from xtcl.tasks.pipeline import FitOptions
-from xtcl.tasks.registry import make_task
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks import make_task
+from xtcl.tasks.fit import FitOptions, fit_task
+from xtcl.tasks.results import Answer
+from xtcl.tasks.training_data import TrainingSide
 
 ENCODERS = ("gcn", "gat")
 

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from xtcl.experiments.evaluate import make_split
-from xtcl.experiments.standard_error import standard_error
 from xtcl.files import atomic_path
-from xtcl.graph.datasets import load_dataset
+from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
-from xtcl.tasks.logistic_head import fit_logistic
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.model_selection.evaluate import make_split, standard_error
+from xtcl.tasks.logistic import fit_logistic
+from xtcl.tasks.training_data import TrainingSide, training_side
 
 Predict = Callable[[Graph, TrainingSide, int], np.ndarray]
 """From the training side and a seed to a class code of every node."""

@@ -14,8 +14,7 @@ import numpy as np
 from small_runs import small_graph, small_model
 
 from xtcl.estimator import XTCL
-from xtcl.graph.link_split import link_split
-from xtcl.graph.node_split import node_split
+from xtcl.graph.splits import link_split, node_split
 from xtcl.graph.tables.read import read_spec
 from xtcl.graph.tables.spec import TableSpec
 

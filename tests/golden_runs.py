@@ -13,7 +13,7 @@ from small_runs import small_graph, small_model, small_split
 
 from xtcl.estimator import XTCL
 from xtcl.runs.model_files import SCHEMA
-from xtcl.tasks.registry import TASKS
+from xtcl.tasks import TASKS
 
 PAIRS = [[0, 1, 2, 3], [40, 41, 42, 43]]
 

@@ -11,8 +11,7 @@ from small_runs import small_graph, small_model
 
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import LinkSplit, link_split
-from xtcl.graph.node_split import NodeSplit, node_split
+from xtcl.graph.splits import LinkSplit, NodeSplit, link_split, node_split
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -59,4 +58,4 @@ def hostile_fit(task: str, **settings: Any) -> XTCL:
 @pytest.fixture
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Intervals from a few resamples: quick, and of the same form."""
-    monkeypatch.setattr("xtcl.sampling.intervals.RESAMPLES", 5)
+    monkeypatch.setattr("xtcl.sampling.bootstrap.RESAMPLES", 5)

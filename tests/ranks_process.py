@@ -11,13 +11,13 @@ import pytest
 from small_ranks import taking_part
 from small_runs import small_graph
 
+from xtcl.config import SamplerSettings
+from xtcl.distributed import ranks
 from xtcl.errors import UsageError
-from xtcl.ranks import ranks
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.settings import SamplerSettings
 from xtcl.sampling.xgsampler import XGSampler
-from xtcl.tasks.registry import make_task
+from xtcl.tasks import make_task
 
 NODES = 200
 CASES = [

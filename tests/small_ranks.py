@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 import xtcl
-from xtcl.ranks import together
+from xtcl.distributed import together
 
 
 def run_ranks(script: str, number: int, folder: Path) -> None:

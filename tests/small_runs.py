@@ -15,15 +15,14 @@ from typing import Any
 import pytest
 
 import xtcl
+from xtcl.config import Member, Recipe
 from xtcl.estimator import XTCL
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import LinkSplit, link_split
-from xtcl.graph.node_split import NodeSplit, node_split
+from xtcl.graph.splits import LinkSplit, NodeSplit, link_split, node_split
 from xtcl.progress import Advance, Progress
 from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.recipe import Member, Recipe
 from xtcl.tasks.task import Task
 
 COUNTING, FINDING, TRAINING = "learning which relations matter", "finding positives", "training"

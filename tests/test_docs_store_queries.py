@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from small_runs import small_graph
 
-from xtcl.relations.above_rows import AboveRows
 from xtcl.relations.link import Link
 from xtcl.relations.pagerank import PageRank
-from xtcl.relations.store import RelationStore, StoreEntry
-from xtcl.relations.store.stored_relation import StoredRelation
+from xtcl.relations.sparse import AboveRows
+from xtcl.relations.store.parquet import StoredRelation
+from xtcl.relations.store.relation_store import RelationStore, StoreEntry
 from xtcl.relations.view import TrainingView
 
 PAGE = (Path(__file__).parents[1] / "docs" / "relation-store.md").read_text(encoding="utf-8")

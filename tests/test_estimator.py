@@ -13,22 +13,20 @@ import torch
 from small_runs import small_graph, small_model, small_split
 from torch import Tensor, nn
 
+from xtcl.config import Member, Plan, Recipe, TrainingSettings
 from xtcl.device import pick_device
 from xtcl.errors import BudgetError, DataError, UsageError
 from xtcl.estimator import XTCL
-from xtcl.graph.as_graph import as_graph
-from xtcl.graph.datasets import block_model
+from xtcl.graph.convert import as_graph
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import LinkSplit, link_split
-from xtcl.graph.node_split import NodeSplit, node_split
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.trainer import TrainingSettings
+from xtcl.graph.splits import LinkSplit, NodeSplit, link_split, node_split
+from xtcl.nn.encoder import encoder_inputs
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.registry import forget_relation, register_relation
 from xtcl.relations.relation import Rows
 from xtcl.relations.view import TrainingView
-from xtcl.tasks.own_task import OwnTask
-from xtcl.tasks.recipe import Member, Plan, Recipe
+from xtcl.tasks.custom import OwnTask
 
 LINK_RELATIONS = {"link", "pagerank", "jaccard", "topology", "graph-distance"}
 

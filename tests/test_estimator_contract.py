@@ -17,23 +17,21 @@ from sklearn.utils.validation import check_is_fitted
 from small_runs import judged_recipe, small_graph, small_model, small_split
 from torch import Tensor, nn
 
+from xtcl.config import Member, Plan, Recipe
 from xtcl.errors import BudgetError, NotFittedError
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import LinkSplit
-from xtcl.graph.node_split import NodeSplit
+from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.progress import Progress
-from xtcl.relations import searched_lists
-from xtcl.relations.nearest import pairs
+from xtcl.relations import row_source as searched_lists
+from xtcl.relations import topk_rows as pairs
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.relation import SimilarityRows
-from xtcl.relations.store import RelationStore
-from xtcl.tasks.fit import fit_task
-from xtcl.tasks.own_task import OwnTask
-from xtcl.tasks.pipeline import FitOptions
-from xtcl.tasks.recipe import Member, Plan, Recipe
-from xtcl.tasks.registry import make_task
-from xtcl.tasks.training_side import training_side
+from xtcl.relations.store.relation_store import RelationStore
+from xtcl.tasks import make_task
+from xtcl.tasks.custom import OwnTask
+from xtcl.tasks.fit import FitOptions, fit_task
+from xtcl.tasks.training_data import training_side
 
 GIVEN: dict[str, Any] = {
     "task": "links",

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from xtcl.gpu_memory import DRIVER, kept_within, make_room
+from xtcl.device import DRIVER, kept_within, make_room
 
 GPU = torch.device("cuda")
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xtcl.device import give_back_freed, parse_memory
 from xtcl.errors import UsageError
-from xtcl.memory import give_back_freed, parse_memory
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,8 @@ from typer.testing import CliRunner
 from xtcl.cli.main import app
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
-from xtcl.graph.leaks import check_no_leak
-from xtcl.graph.link_split import LinkSplit
-from xtcl.graph.node_split import NodeSplit
-from xtcl.learning.checkpoint import Checkpoints
+from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak
+from xtcl.training.checkpoint import Checkpoints
 
 Sides = tuple[Graph, NodeSplit | LinkSplit]
 # The identity of a run names its whole split, as split.json does: it is no result of the fit.
@@ -81,7 +79,7 @@ def fit(
     check_no_leak(graph, split)
     folder.mkdir()
     graph.save(folder / "graph.npz")
-    monkeypatch.setattr("xtcl.experiments.evaluate.make_split", lambda *_: split)
+    monkeypatch.setattr("xtcl.model_selection.evaluate.make_split", lambda *_: split)
     shrink_recipes(monkeypatch)
     arguments = ["fit", str(folder / "graph.npz"), "--task", task, "--encoder", encoder]
     arguments += ["--out", str(folder / "run"), "--device", "cpu", "--compare", "logistic"]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_ranks import run_ranks
 
-from xtcl.ranks import Ranks, alone, ranks, together
+from xtcl.distributed import Ranks, alone, ranks, together
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from xtcl.errors import DataError
-from xtcl.graph.datasets.location import check_hashes
-from xtcl.graph.datasets.planetoid import read_planetoid
-from xtcl.graph.datasets.registry import dataset_spec
+from xtcl.graph.datasets.formats import read_planetoid
+from xtcl.graph.datasets.load import check_hashes, dataset_spec
 from xtcl.graph.graph import Graph
 
 # The numbers that graphdatascience's serialize_cora.py gives the subjects.

@@ -12,47 +12,42 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from xtcl.config import BatchSettings, Member, Plan, Recipe, SamplerSettings, TrainingSettings
     from xtcl.estimator import XTCL
-    from xtcl.graph.datasets import block_model, load_dataset, random_graph
+    from xtcl.graph.datasets.load import load_dataset
+    from xtcl.graph.datasets.synthetic import block_model, random_graph
     from xtcl.graph.graph import Graph
-    from xtcl.graph.leaks import check_no_leak
-    from xtcl.graph.link_split import LinkSplit, link_split
-    from xtcl.graph.node_split import NodeSplit, node_split
+    from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak, link_split, node_split
     from xtcl.graph.tables.read import read_tables
-    from xtcl.integrations.add_embedding import AddXTCLEmbedding
-    from xtcl.integrations.node_embedder import NodeEmbedder
-    from xtcl.learning.batch_settings import BatchSettings
-    from xtcl.learning.trainer import TrainingSettings
+    from xtcl.integrations import AddXTCLEmbedding, NodeEmbedder
     from xtcl.relations.registry import register_relation
     from xtcl.relations.relation import Relation
-    from xtcl.sampling.settings import SamplerSettings
     from xtcl.sampling.xgsampler import XGSampler
-    from xtcl.tasks.own_task import OwnTask
-    from xtcl.tasks.recipe import Member, Plan, Recipe
+    from xtcl.tasks.custom import OwnTask
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AddXTCLEmbedding": "xtcl.integrations.add_embedding",
+    "AddXTCLEmbedding": "xtcl.integrations",
     "XTCL": "xtcl.estimator",
-    "BatchSettings": "xtcl.learning.batch_settings",
+    "BatchSettings": "xtcl.config",
     "Graph": "xtcl.graph.graph",
-    "LinkSplit": "xtcl.graph.link_split",
-    "Member": "xtcl.tasks.recipe",
-    "NodeEmbedder": "xtcl.integrations.node_embedder",
-    "NodeSplit": "xtcl.graph.node_split",
-    "OwnTask": "xtcl.tasks.own_task",
-    "Plan": "xtcl.tasks.recipe",
-    "Recipe": "xtcl.tasks.recipe",
+    "LinkSplit": "xtcl.graph.splits",
+    "Member": "xtcl.config",
+    "NodeEmbedder": "xtcl.integrations",
+    "NodeSplit": "xtcl.graph.splits",
+    "OwnTask": "xtcl.tasks.custom",
+    "Plan": "xtcl.config",
+    "Recipe": "xtcl.config",
     "Relation": "xtcl.relations.relation",
-    "SamplerSettings": "xtcl.sampling.settings",
-    "TrainingSettings": "xtcl.learning.trainer",
+    "SamplerSettings": "xtcl.config",
+    "TrainingSettings": "xtcl.training.trainer",
     "XGSampler": "xtcl.sampling.xgsampler",
     "block_model": "xtcl.graph.datasets",
-    "check_no_leak": "xtcl.graph.leaks",
-    "link_split": "xtcl.graph.link_split",
+    "check_no_leak": "xtcl.graph.splits",
+    "link_split": "xtcl.graph.splits",
     "load_dataset": "xtcl.graph.datasets",
-    "node_split": "xtcl.graph.node_split",
+    "node_split": "xtcl.graph.splits",
     "random_graph": "xtcl.graph.datasets",
     "read_tables": "xtcl.graph.tables.read",
     "register_relation": "xtcl.relations.registry",

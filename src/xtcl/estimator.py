@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,37 +14,91 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 from torch import nn
 
-from xtcl.answers.frames import FrameAnswers
-from xtcl.device import pick_device
+from xtcl.config import Member, Plan, Recipe
+from xtcl.device import keep_large_arrays_apart, kept_within, parse_memory, pick_device
 from xtcl.errors import NotFittedError, UsageError
-from xtcl.gpu_memory import kept_within
-from xtcl.graph.as_graph import as_graph
+from xtcl.graph.convert import as_graph
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import LinkSplit
-from xtcl.graph.node_split import NodeSplit
-from xtcl.graph.whole_split import whole_split
-from xtcl.learning.checkpoint import NoCheckpoints
-from xtcl.learning.encoders.registry import encoder_maker
-from xtcl.learning.shared_checkpoints import SharedCheckpoints
-from xtcl.memory import keep_large_arrays_apart, parse_memory
-from xtcl.planning.budget import plan_fit
-from xtcl.planning.fit_plan import FitPlan
-from xtcl.planning.workload import Workload
+from xtcl.graph.splits import LinkSplit, NodeSplit, whole_split
+from xtcl.nn import encoder_maker
+from xtcl.planning.memory_plan import FitPlan, plan_fit
+from xtcl.planning.sizes import Workload
 from xtcl.progress import Progress
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
-from xtcl.runs.environment import environment
-from xtcl.runs.held_out import held_out_labels
-from xtcl.sampling.findings import PairExplanation, RelationWeight
-from xtcl.tasks.answers import LinkAnswer, NodeAnswer
-from xtcl.tasks.fit import FittedTask, fit_task
-from xtcl.tasks.pipeline import FitOptions
-from xtcl.tasks.recipe import Member, Plan, Recipe
-from xtcl.tasks.registry import TASKS, make_task
-from xtcl.tasks.scoring import score_on_test
+from xtcl.runs.run_folder import environment, held_out_labels
+from xtcl.sampling.xgsampler import PairExplanation, RelationWeight
+from xtcl.tasks import TASKS, make_task
+from xtcl.tasks.fit import FitOptions, FittedTask, fit_task
+from xtcl.tasks.metrics import score_on_test
+from xtcl.tasks.results import LinkAnswer, NodeAnswer
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_side import TrainingSide, refuse_overlap, training_side
+from xtcl.tasks.training_data import TrainingSide, refuse_overlap, training_side
+from xtcl.training.checkpoint import NoCheckpoints, SharedCheckpoints
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from xtcl.inference.explain import NodeExplanation
+
+
+class FrameAnswers:
+    """Methods of `XTCL` that answer by node id; docs/answers.md shows them at work."""
+
+    @property
+    def _own(self) -> XTCL:
+        return cast("XTCL", self)
+
+    def predict_frame(self) -> pd.DataFrame:
+        """For every node id the class, its chance, the label trained on, and all chances."""
+        from xtcl.inference.predict import predictions
+
+        return predictions(self._own).frame()
+
+    def embedding_frame(self) -> pd.DataFrame:
+        """For every node id its embedding, in the columns z0, z1, ..."""
+        from xtcl.inference.tables import embedding_table, names_of
+
+        self._own._fitted()
+        names = names_of(self._own.training_side_.graph)
+        return embedding_table(names, self._own.embedding_).frame()
+
+    def likely_links(self, k: int = 5) -> pd.DataFrame:
+        """The `k` likeliest missing links of every node, the best first."""
+        from xtcl.inference.links import likely_links
+
+        return likely_links(self._own, k).frame()
+
+    def node_number(self, name: object) -> int:
+        """The number of the node with the id `name`, as `predict` and `explain` want it."""
+        from xtcl.inference.tables import node_number
+
+        self._own._fitted()
+        return node_number(self._own.training_side_.graph, name)
+
+    def explain_node(self, u: int) -> NodeExplanation:
+        """What is thought of node number `u`, its positives and why, and its neighbours."""
+        from xtcl.inference.explain import explain_node
+
+        return explain_node(self._own, u)
+
+    def predict_new(self, nodes: Any, edges: Any = None) -> pd.DataFrame:
+        """`predict_frame` of nodes that come after the fit: tables or frames as of `read_tables`.
+
+        Nothing is fitted again, and the answers for the nodes of the fit stay what they are.
+        """
+        from xtcl.inference.predict import predict_new
+
+        return predict_new(self._own, nodes, edges).frame()
+
+    def embed_new(self, nodes: Any, edges: Any = None) -> pd.DataFrame:
+        """`embedding_frame` of nodes that come after the fit."""
+        from xtcl.inference.predict import embed_new
+        from xtcl.inference.tables import embedding_table
+
+        rows = embed_new(self._own, nodes, edges)
+        return embedding_table(rows.names, rows.embedding).frame()
 
 
 class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
@@ -298,7 +352,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
 
     def save(self, folder: str | PathLike[str], **extra: Any) -> None:
         """Write a run directory; see `xtcl.runs.directory` for what is in it."""
-        from xtcl.runs.directory import write_run
+        from xtcl.runs.run_folder import write_run
 
         self._fitted()
         write_run(self, folder, **({"split": getattr(self, "_split", None)} | extra))
@@ -308,7 +362,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
 
         With a split it shows scores on the test side, too, also after `save` and `load`.
         """
-        from xtcl.report.page.page import write_page
+        from xtcl.report.page import write_page
 
         self._fitted()
         write_page(self, path)
@@ -316,7 +370,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def load(cls, folder: str | PathLike[str], **parts: Any) -> XTCL:
         """Read a run directory. A module or task of your own is given as `encoder=` or `task=`."""
-        from xtcl.runs.directory import read_run
+        from xtcl.runs.run_folder import read_run
 
         return read_run(cls, folder, **parts)
 

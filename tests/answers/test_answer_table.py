@@ -13,10 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xtcl.answers.answer_file import check_file, write_answers
-from xtcl.answers.answer_table import AnswerTable
-from xtcl.answers.embeddings import embedding_table, write_embeddings
 from xtcl.errors import UsageError
+from xtcl.inference.tables import (
+    AnswerTable,
+    check_file,
+    embedding_table,
+    write_answers,
+    write_model_embeddings,
+)
 
 HOSTILE = ["=cmd()", "+1", "-x", "@x", "'q", "\tx", "\rx", "plain", "a,b", 'say "x"', "two\nlines"]
 
@@ -74,7 +78,7 @@ def test_parquet_and_frames_keep_ids_as_they_are(tmp_path: Path) -> None:
 def test_embeddings_come_back(ending: str, tmp_path: Path) -> None:
     names, rows = np.array(["b", "a"]), np.array([[0.1, -2.5], [3, 1e-9]], dtype=np.float32)
     path = tmp_path / f"e.{ending}"
-    write_embeddings(path, names, rows)
+    write_model_embeddings(path, names, rows)
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
     if ending == "npz":
         with np.load(path) as found:

@@ -12,14 +12,12 @@ from scipy.special import expit
 from small_runs import judged_recipe, small_graph
 
 from xtcl import XTCL, link_split
-from xtcl.answers import likely_links as module
-from xtcl.answers.likely_links import known_links, likely_links, score_pairs
-from xtcl.answers.node_names import names_of
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
-from xtcl.tasks.link_block import LinkBlocks
-from xtcl.tasks.link_head import KINDS, fit_link_head
-from xtcl.tasks.link_signals import SignalHead
+from xtcl.inference import links as module
+from xtcl.inference.links import known_links, likely_links, score_pairs
+from xtcl.inference.tables import names_of
+from xtcl.tasks.link_head import KINDS, LinkBlocks, SignalHead, fit_link_head
 
 
 def by_the_book(model: XTCL, graph: Graph, k: int) -> dict[object, list[tuple[object, float]]]:

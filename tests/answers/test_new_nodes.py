@@ -14,8 +14,8 @@ from small_runs import small_graph, small_model
 
 from xtcl import XTCL, Graph, read_tables
 from xtcl.errors import DataError, UsageError
-from xtcl.graph.grown import grown
-from xtcl.learning.inputs import encoder_inputs
+from xtcl.graph.subgraph import grown
+from xtcl.nn.encoder import encoder_inputs
 
 NEW = [name(u) for u in range(FIRST, 80)]
 

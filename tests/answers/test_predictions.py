@@ -7,10 +7,10 @@ import pytest
 from answer_runs import CLASSES, FIRST, fitted, name, run_folder
 
 from xtcl import XTCL
-from xtcl.answers.explanations import explain_pair
-from xtcl.answers.predictions import class_names
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
+from xtcl.inference.explain import explain_pair
+from xtcl.inference.predict import class_names
 
 
 def test_a_row_for_each_id_and_the_chances_of_the_model() -> None:

@@ -7,12 +7,11 @@ import functools
 import pytest
 import torch
 
-from xtcl.baselines.registry import make_method
-from xtcl.experiments.evaluate import score_method
-from xtcl.experiments.reproduction.comparison import LinkTable, NodeTable
-from xtcl.graph.datasets import block_model
-from xtcl.graph.link_split import LinkSplit, link_split
-from xtcl.graph.node_split import NodeSplit, node_split
+from xtcl.baselines import make_method
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.graph.splits import LinkSplit, NodeSplit, link_split, node_split
+from xtcl.lab.experiments.comparison import LinkTable, NodeTable
+from xtcl.model_selection.evaluate import score_method
 from xtcl.progress import Progress
 
 CONTROL = "logistic"

@@ -13,13 +13,19 @@ from small_runs import Recorder
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from xtcl.baselines.asp import ASP, SETTINGS, ASPSettings, LinearViews
-from xtcl.baselines.asp_contrast import Pair, contrast
-from xtcl.baselines.thinned_graph import ThinnedGraph
 from xtcl.errors import UsageError
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.learning.unit_rows import unit_rows
+from xtcl.lab.methods.asp import (
+    ASP,
+    SETTINGS,
+    ASPSettings,
+    LinearViews,
+    Pair,
+    ThinnedGraph,
+    contrast,
+)
+from xtcl.nn.functional import unit_rows
 from xtcl.progress import Progress
 from xtcl.relations.sparse import quiet_sparse
 

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from xtcl.baselines.attribute_graph import is_binary, nearest_by_attributes
 from xtcl.errors import UsageError
+from xtcl.lab.methods.asp import is_binary, nearest_by_attributes
 
 CPU = torch.device("cpu")
 RNG = np.random.default_rng(0)

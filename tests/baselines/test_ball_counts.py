@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import graphs
 
-from xtcl.baselines import ball_counts
-from xtcl.baselines.ball_counts import ball_overlaps, count_bits, pack, ring_counts
 from xtcl.errors import UsageError
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
+from xtcl.lab.methods import subgraph as ball_counts
+from xtcl.lab.methods.subgraph import ball_overlaps, count_bits, pack, ring_counts
 
 CPU = torch.device("cpu")
 FAR = 99

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from xtcl.baselines import chebyshev
-from xtcl.baselines.chebyshev import (
+from xtcl.errors import UsageError
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.graph.graph import Graph
+from xtcl.lab.methods import polygcl as chebyshev
+from xtcl.lab.methods.polygcl import (
     Filtered,
     MonotoneFilters,
     chebyshev_points,
     interpolation,
     shifted_laplacian,
 )
-from xtcl.errors import UsageError
-from xtcl.graph.datasets import block_model
-from xtcl.graph.graph import Graph
 
 ORDER = 6
 

@@ -13,20 +13,27 @@ import torch
 from small_runs import Interrupter, Recorder
 from torch import Tensor
 
-from xtcl.baselines import cocos
-from xtcl.baselines.cocos import CoCoS, CoCoSSettings, KnownLabels, SharingLoss
-from xtcl.baselines.context_shuffle import Contexts, SharingGCN, contrast
 from xtcl.baselines.supervised import train_supervised
 from xtcl.errors import DataError
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.node_split import node_split
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.trainer import embed
+from xtcl.graph.splits import node_split
+from xtcl.lab.methods import cocos
+from xtcl.lab.methods.cocos import (
+    CoCoS,
+    CoCoSSettings,
+    Contexts,
+    KnownLabels,
+    SharingGCN,
+    SharingLoss,
+    contrast,
+)
+from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
-from xtcl.tasks.answers import NodeAnswer
-from xtcl.tasks.scoring import score_on_test
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.metrics import score_on_test
+from xtcl.tasks.results import NodeAnswer
+from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.training.trainer import embed
 
 CPU = torch.device("cpu")
 SHORT = CoCoSSettings(first_epochs=30, second_epochs=25)

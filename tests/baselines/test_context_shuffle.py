@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from xtcl.baselines.context_shuffle import Contexts, SharingGCN, contrast
-from xtcl.graph.datasets import block_model
-from xtcl.learning.inputs import encoder_inputs
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.lab.methods.cocos import Contexts, SharingGCN, contrast
+from xtcl.nn.encoder import encoder_inputs
 
 GRAPH = block_model(60, num_classes=3, num_attributes=30, mean_degree=5)
 # Class 1 has a single node, class 2 none at all, class 3 nodes at both ends.

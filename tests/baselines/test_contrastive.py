@@ -12,27 +12,22 @@ import torch
 from dense import all_rows
 from small_runs import Recorder, narrow
 
-from xtcl.baselines import sscl
-from xtcl.baselines.ceiling_scl import CeilingSCL, with_truth
-from xtcl.baselines.contrastive import Contrastive
-from xtcl.baselines.naive_tcl import NaiveTCL
-from xtcl.baselines.scl import SCL
-from xtcl.baselines.sscl import SSCL
-from xtcl.baselines.xtcl import XTCLGCN
+from xtcl.baselines.method import XTCLGCN
+from xtcl.config import Member, Recipe, SamplerSettings
 from xtcl.errors import DataError, UsageError
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.node_split import node_split
+from xtcl.graph.splits import node_split
+from xtcl.lab.methods import contrastive as sscl
+from xtcl.lab.methods.contrastive import SCL, SSCL, CeilingSCL, Contrastive, NaiveTCL, with_truth
 from xtcl.progress import Progress
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.view import LABELS, TrainingView
-from xtcl.sampling.settings import SamplerSettings
-from xtcl.tasks.answers import NodeAnswer
+from xtcl.tasks.fit import FitOptions, find_positives
+from xtcl.tasks.metrics import score_on_test
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.pipeline import FitOptions, find_positives
-from xtcl.tasks.recipe import Member, Recipe
-from xtcl.tasks.scoring import score_on_test
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.results import NodeAnswer
+from xtcl.tasks.training_data import TrainingSide, training_side
 
 CPU = torch.device("cpu")
 RECIPE = narrow(NodeClassification().recipe("gcn"), 4)

@@ -9,25 +9,30 @@ import numpy as np
 import pytest
 import torch
 from small_runs import Recorder
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
-from xtcl.baselines import dgcn
-from xtcl.baselines.dgcn import DGCN, DualLinks
-from xtcl.baselines.directed import DirectedReading
-from xtcl.baselines.dual import OTHER, PUBLISHED, DualSettings, TwoLayerDualGCN, dual_loss
-from xtcl.baselines.link_loss import NonLinks, link_loss
-from xtcl.baselines.supervised import train_supervised
+from xtcl.baselines.supervised import NonLinks, link_loss, train_supervised
 from xtcl.errors import DataError, UsageError
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import link_split
-from xtcl.graph.node_split import node_split
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.trainer import seeded
+from xtcl.graph.splits import link_split, node_split
+from xtcl.lab.methods import dgcn
+from xtcl.lab.methods.dgcn import (
+    DGCN,
+    OTHER,
+    PUBLISHED,
+    DualLinks,
+    DualSettings,
+    TwoLayerDualGCN,
+    dual_loss,
+)
+from xtcl.lab.methods.dgcn_directed import DirectedReading
+from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
-from xtcl.tasks.answers import LinkAnswer, NodeAnswer
-from xtcl.tasks.scoring import score_on_test
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.metrics import score_on_test
+from xtcl.tasks.results import LinkAnswer, NodeAnswer
+from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.training.trainer import seeded
 
 CPU = torch.device("cpu")
 GRAPH = block_model(

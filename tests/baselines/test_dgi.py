@@ -9,13 +9,13 @@ import pytest
 import torch
 from small_runs import Recorder
 
-from xtcl.baselines.dgi import DGI, PUBLISHED, DGISettings, InfomaxNetwork
-from xtcl.baselines.infomax import train_until_flat
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.trainer import seeded
+from xtcl.lab.methods.dgi import DGI, PUBLISHED, DGISettings, InfomaxNetwork
+from xtcl.lab.methods.self_supervised import train_until_flat
+from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
+from xtcl.training.trainer import seeded
 
 CPU = torch.device("cpu")
 SETTINGS = DGISettings(width=32, learning_rate=5e-3, epochs=150)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from xtcl.baselines import directed
-from xtcl.baselines.directed import SecondOrder, TwoLayerDirectedGCN
-from xtcl.graph.datasets import block_model
-from xtcl.learning.inputs import encoder_inputs
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.lab.methods import dgcn_directed as directed
+from xtcl.lab.methods.dgcn_directed import SecondOrder, TwoLayerDirectedGCN
+from xtcl.nn.encoder import encoder_inputs
 
 CPU = torch.device("cpu")
 GRAPH = block_model(40, num_classes=3, num_attributes=12, mean_degree=5)

@@ -6,11 +6,11 @@ import pytest
 import torch
 from small_runs import small_graph
 
-from xtcl.baselines.registry import METHODS, make_method
+from xtcl.baselines import METHODS, make_method
 from xtcl.errors import UsageError
 from xtcl.progress import Progress
-from xtcl.tasks.registry import TASKS
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks import TASKS
+from xtcl.tasks.training_data import TrainingSide
 
 SIDE = TrainingSide(small_graph())
 

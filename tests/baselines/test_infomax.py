@@ -10,15 +10,15 @@ import torch
 from small_runs import small_graph
 from torch import nn
 
-from xtcl.baselines.infomax import (
+from xtcl.errors import DataError, UsageError
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.graph.graph import Graph
+from xtcl.lab.methods.self_supervised import (
     Discriminator,
     infomax_inputs,
     shuffle_rows,
     train_until_flat,
 )
-from xtcl.errors import DataError, UsageError
-from xtcl.graph.datasets import block_model
-from xtcl.graph.graph import Graph
 
 CPU = torch.device("cpu")
 

@@ -9,30 +9,33 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
-from xtcl.baselines.meta_pn import (
+from xtcl.errors import DataError, UsageError
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.graph.graph import Graph
+from xtcl.graph.splits import node_split
+from xtcl.lab.methods.meta_pn import (
     SETTINGS,
     SMOOTHING_HOPS,
     FixedRows,
     Lesson,
     MetaPN,
     MetaPNSettings,
+    MetaPropagator,
+    PseudoLoss,
+    Weights,
     first_weights,
+    labels_per_hop,
     log_chances,
     train_meta_pn,
 )
-from xtcl.baselines.meta_propagator import MetaPropagator, PseudoLoss, Weights, labels_per_hop
-from xtcl.errors import DataError, UsageError
-from xtcl.graph.datasets import block_model
-from xtcl.graph.graph import Graph
-from xtcl.graph.node_split import node_split
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.trainer import seeded
+from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Advance, Progress
-from xtcl.tasks.answers import NodeAnswer
-from xtcl.tasks.scoring import score_on_test
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.metrics import score_on_test
+from xtcl.tasks.results import NodeAnswer
+from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.training.trainer import seeded
 
 CPU = torch.device("cpu")
 GRAPH = block_model(

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
-from xtcl.baselines.meta_propagator import (
+from xtcl.graph.graph import Graph
+from xtcl.lab.methods.meta_pn import (
     MetaPropagator,
     PseudoLoss,
     Weights,
@@ -19,7 +20,6 @@ from xtcl.baselines.meta_propagator import (
     labels_per_hop,
     meta_objective,
 )
-from xtcl.graph.graph import Graph
 
 CLASSES, HOPS, NODES, WIDTH, HIDDEN = 3, 4, 12, 5, 6
 RATE = 0.3

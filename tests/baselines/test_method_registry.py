@@ -7,18 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from xtcl.baselines.naive_xgboost import NaiveXGBoost
-from xtcl.baselines.registry import METHODS, make_method
-from xtcl.baselines.xtcl import XTCLMethod
+from xtcl.baselines import METHODS, make_method
+from xtcl.baselines.method import XTCLMethod
 from xtcl.errors import UsageError
-from xtcl.graph.datasets import block_model
-from xtcl.graph.node_split import node_split
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.graph.splits import node_split
+from xtcl.lab.methods.naive_xgboost import NaiveXGBoost
 from xtcl.progress import Progress
-from xtcl.tasks.answers import NodeAnswer
-from xtcl.tasks.fit import fit_task
-from xtcl.tasks.pipeline import FitOptions
-from xtcl.tasks.registry import TASKS, make_task
-from xtcl.tasks.training_side import training_side
+from xtcl.tasks import TASKS, make_task
+from xtcl.tasks.fit import FitOptions, fit_task
+from xtcl.tasks.results import NodeAnswer
+from xtcl.tasks.training_data import training_side
 
 NAMES = (
     "xtcl-gcn xtcl-gat sscl scl ceiling-scl naive-tcl dgi sugrl asp polygcl gcn gat dgcn "

@@ -15,14 +15,13 @@ from xtcl.baselines.logistic import Logistic
 from xtcl.baselines.method import Method
 from xtcl.baselines.propagation import PropagationMethod
 from xtcl.errors import DataError, UsageError
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import link_split
-from xtcl.graph.node_split import node_split
+from xtcl.graph.splits import link_split, node_split
 from xtcl.progress import Progress
-from xtcl.tasks.answers import LinkAnswer, NodeAnswer
-from xtcl.tasks.scoring import score_on_test
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.metrics import score_on_test
+from xtcl.tasks.results import LinkAnswer, NodeAnswer
+from xtcl.tasks.training_data import TrainingSide, training_side
 
 CPU = torch.device("cpu")
 CONTROLS = {

@@ -7,15 +7,14 @@ import pytest
 import torch
 from dense import all_rows
 
-from xtcl.baselines.naive_xgboost import NaiveXGBoost, boost, labelled_pairs, pair_table
 from xtcl.errors import DataError, NotFittedError, UsageError
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
+from xtcl.lab.methods.naive_xgboost import NaiveXGBoost, boost, labelled_pairs, pair_table
 from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.relation import Relation, SimilarityRows
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.crossfit import label_folds
-from xtcl.sampling.fold import Fold
+from xtcl.sampling.folds import Fold, label_folds
 from xtcl.sampling.stumps import fit_stumps
 
 RELATIONS = ("link", "attribute-similarity", "pagerank")

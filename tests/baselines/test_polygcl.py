@@ -10,24 +10,24 @@ import pytest
 import torch
 from small_runs import Recorder
 
-from xtcl.baselines.chebyshev import shifted_laplacian
-from xtcl.baselines.infomax import train_until_flat
-from xtcl.baselines.polygcl import (
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.graph.graph import Graph
+from xtcl.graph.splits import node_split
+from xtcl.lab.methods.polygcl import (
     PLAIN,
     SETTINGS,
     PolyGCL,
     PolyGCLSettings,
     SpectralNetwork,
     make_optimiser,
+    shifted_laplacian,
 )
-from xtcl.graph.datasets import block_model
-from xtcl.graph.graph import Graph
-from xtcl.graph.node_split import node_split
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.trainer import seeded
+from xtcl.lab.methods.self_supervised import train_until_flat
+from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
-from xtcl.tasks.scoring import score_on_test
-from xtcl.tasks.training_side import training_side
+from xtcl.tasks.metrics import score_on_test
+from xtcl.tasks.training_data import training_side
+from xtcl.training.trainer import seeded
 
 CPU = torch.device("cpu")
 SMALL = replace(PLAIN, width=32, learning_rate=1e-2, filter_rate=1e-2, epochs=100, dropout=0.2)

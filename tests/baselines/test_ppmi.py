@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from xtcl.baselines.ppmi import PPMISmoothing, pair_counts, positive_information, random_walks
 from xtcl.errors import UsageError
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
+from xtcl.lab.methods.dgcn import PPMISmoothing, pair_counts, positive_information, random_walks
 
 GRAPH = block_model(30, num_classes=3, num_attributes=4, mean_degree=4)
 # A triangle with a tail, and a node that is alone.

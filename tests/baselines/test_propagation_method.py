@@ -7,25 +7,26 @@ import pytest
 import torch
 
 from xtcl.baselines import propagation
-from xtcl.baselines.link_rows import AXES, judge, leading_axes
 from xtcl.baselines.propagation import (
+    AXES,
     VARIANTS,
     PropagationMethod,
     Smoothing,
     Variant,
+    judge,
+    leading_axes,
     side_by_side,
     smoothed_attributes,
 )
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import link_split
-from xtcl.graph.node_split import node_split
+from xtcl.graph.splits import link_split, node_split
 from xtcl.progress import Progress
-from xtcl.tasks.answers import LinkAnswer, NodeAnswer
-from xtcl.tasks.link_scorer_choice import fit_chosen, hide_links
-from xtcl.tasks.logistic_head import fit_logistic
-from xtcl.tasks.second_fit import second_fit
-from xtcl.tasks.training_side import training_side
+from xtcl.tasks.link_prediction import fit_chosen, hide_links
+from xtcl.tasks.logistic import fit_logistic
+from xtcl.tasks.results import LinkAnswer, NodeAnswer
+from xtcl.tasks.self_training import second_fit
+from xtcl.tasks.training_data import training_side
 
 CPU = torch.device("cpu")
 GRAPH = block_model(80, num_classes=3, num_attributes=20, mean_degree=6)

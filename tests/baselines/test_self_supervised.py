@@ -8,15 +8,14 @@ import numpy as np
 import torch
 from small_runs import small_graph, small_split
 
-from xtcl.baselines.self_supervised import SelfSupervised
 from xtcl.graph.graph import Graph
+from xtcl.lab.methods.self_supervised import SelfSupervised
 from xtcl.progress import Progress
-from xtcl.tasks.answers import LinkAnswer, NodeAnswer
-from xtcl.tasks.link_prediction import HIDDEN_SHARE
-from xtcl.tasks.link_scorer_choice import choose_scorer, fit_chosen, hide_links
-from xtcl.tasks.logistic_head import fit_logistic
-from xtcl.tasks.second_fit import second_fit
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.link_prediction import HIDDEN_SHARE, choose_scorer, fit_chosen, hide_links
+from xtcl.tasks.logistic import fit_logistic
+from xtcl.tasks.results import LinkAnswer, NodeAnswer
+from xtcl.tasks.self_training import second_fit
+from xtcl.tasks.training_data import TrainingSide, training_side
 
 CPU = torch.device("cpu")
 GRAPH = small_graph()

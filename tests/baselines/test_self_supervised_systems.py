@@ -8,21 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from xtcl.baselines.asp import ASP, ASPSettings
-from xtcl.baselines.dgi import DGI, DGISettings
-from xtcl.baselines.polygcl import PLAIN, PolyGCL
-from xtcl.baselines.registry import METHODS
-from xtcl.baselines.self_supervised import SelfSupervised
-from xtcl.baselines.sugrl import SUGRL
-from xtcl.baselines.sugrl_settings import SUGRLSettings
-from xtcl.graph.datasets import block_model
+from xtcl.baselines import METHODS
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import link_split
-from xtcl.graph.node_split import node_split
+from xtcl.graph.splits import link_split, node_split
+from xtcl.lab.methods.asp import ASP, ASPSettings
+from xtcl.lab.methods.dgi import DGI, DGISettings
+from xtcl.lab.methods.polygcl import PLAIN, PolyGCL
+from xtcl.lab.methods.self_supervised import SelfSupervised
+from xtcl.lab.methods.sugrl import SUGRL, SUGRLSettings
 from xtcl.progress import Progress
-from xtcl.tasks.answers import NodeAnswer
-from xtcl.tasks.scoring import score_on_test
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.metrics import score_on_test
+from xtcl.tasks.results import NodeAnswer
+from xtcl.tasks.training_data import TrainingSide, training_side
 
 CPU = torch.device("cpu")
 GRAPH = block_model(

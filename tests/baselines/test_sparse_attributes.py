@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from xtcl.baselines.context_shuffle import lighter
-from xtcl.baselines.sparse_attributes import sparse_if_few
+from xtcl.lab.methods.cocos import lighter
+from xtcl.lab.methods.self_supervised import sparse_if_few
 
 
 def test_only_attributes_with_few_non_zeros_become_sparse() -> None:

@@ -11,26 +11,28 @@ import torch
 from small_runs import Recorder
 from torch import Tensor
 
-from xtcl.baselines import subgraph_network
-from xtcl.baselines.subgraph import SETTINGS, USUAL, SubGraph, log_counts
-from xtcl.baselines.subgraph_network import (
+from xtcl.errors import DataError, UsageError
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.graph.graph import Graph
+from xtcl.graph.splits import link_split, node_split
+from xtcl.lab.methods import subgraph as subgraph_network
+from xtcl.lab.methods.subgraph import (
+    SETTINGS,
+    USUAL,
     PairInputs,
     PairNetwork,
+    SubGraph,
     SubGraphSettings,
+    log_counts,
     log_odds,
     train_pairs,
 )
-from xtcl.errors import DataError, UsageError
-from xtcl.graph.datasets import block_model
-from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import link_split
-from xtcl.graph.node_split import node_split
-from xtcl.learning.encoders.propagation import Propagation
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.trainer import seeded
+from xtcl.nn.encoder import encoder_inputs
+from xtcl.nn.propagation import Propagation
 from xtcl.progress import Progress
-from xtcl.tasks.scoring import score_on_test
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.metrics import score_on_test
+from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.training.trainer import seeded
 
 CPU = torch.device("cpu")
 SMALL = SubGraphSettings(width=16, epochs=3, least_steps=1)

@@ -10,16 +10,22 @@ import torch
 from small_runs import Recorder
 from torch import Tensor
 
-from xtcl.baselines.sugrl import SUGRL, Perceptron, Surroundings, sugrl_loss
-from xtcl.baselines.sugrl_settings import PUBLISHED, SUGRLSettings
 from xtcl.errors import DataError, UsageError
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.node_split import node_split
+from xtcl.graph.splits import node_split
+from xtcl.lab.methods.sugrl import (
+    PUBLISHED,
+    SUGRL,
+    Perceptron,
+    SUGRLSettings,
+    Surroundings,
+    sugrl_loss,
+)
 from xtcl.progress import Progress
 from xtcl.relations.sparse import quiet_sparse
-from xtcl.tasks.scoring import score_on_test
-from xtcl.tasks.training_side import training_side
+from xtcl.tasks.metrics import score_on_test
+from xtcl.tasks.training_data import training_side
 
 CPU = torch.device("cpu")
 SMALL = SUGRLSettings(layers=(32, 16), epochs=60)

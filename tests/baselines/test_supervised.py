@@ -11,23 +11,30 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 from torch_geometric.nn import GATConv
 
-from xtcl.baselines.dgcn import DualLinks
 from xtcl.baselines.gat import GAT, GATNetwork
 from xtcl.baselines.gcn import GCN, OneLayerGCN, TwoLayerGCN
-from xtcl.baselines.link_loss import NonLinks, Scorer, link_loss
-from xtcl.baselines.pair_network import LinkNetwork, PairPerceptron
-from xtcl.baselines.supervised import Supervised, SupervisedSettings, train_supervised
+from xtcl.baselines.supervised import (
+    LinkNetwork,
+    NonLinks,
+    PairPerceptron,
+    Scorer,
+    Supervised,
+    SupervisedSettings,
+    link_loss,
+    train_supervised,
+)
 from xtcl.errors import UsageError
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.pairs import pair_keys
-from xtcl.learning.inputs import encoder_inputs
+from xtcl.graph.splits import pair_keys
+from xtcl.lab.methods.dgcn import DualLinks
+from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
-from xtcl.tasks.answers import LinkAnswer
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks.results import LinkAnswer
+from xtcl.tasks.training_data import TrainingSide
 
 CPU = torch.device("cpu")
 GRAPH = block_model(60, num_classes=3, num_attributes=12, mean_degree=5)
@@ -236,7 +243,7 @@ def test_a_perceptron_scores_products_and_teaches_the_encoder() -> None:
 def test_answers_of_a_perceptron_have_neither_dropout_nor_an_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("xtcl.baselines.pair_network.SCORED_AT_ONCE", 4)
+    monkeypatch.setattr("xtcl.baselines.supervised.SCORED_AT_ONCE", 4)
     network = LinkNetwork(nn.Identity(), PairPerceptron(4, dropout=0.9))
     z = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
     pairs = np.array([[0, 1, 2, 3, 4], [5, 4, 3, 1, 0]])

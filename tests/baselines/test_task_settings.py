@@ -9,10 +9,10 @@ import pytest
 import torch
 from small_runs import small_graph, small_split
 
-from xtcl.baselines.task_settings import WithTaskSettings
 from xtcl.graph.graph import Graph
+from xtcl.lab.methods.self_supervised import WithTaskSettings
 from xtcl.progress import Progress
-from xtcl.tasks.training_side import training_side
+from xtcl.tasks.training_data import training_side
 
 CPU = torch.device("cpu")
 GRAPH = small_graph()

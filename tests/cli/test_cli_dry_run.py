@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from xtcl.cli.check import _estimates
+from xtcl.cli.check import LONG, SHORTER, _estimates, print_plan
 from xtcl.cli.main import app
-from xtcl.cli.plan_table import LONG, SHORTER, print_plan
-from xtcl.graph.datasets import block_model
-from xtcl.planning.budget import EVERYTHING
-from xtcl.planning.fit_plan import lay_out
-from xtcl.planning.workload import Workload
-from xtcl.tasks.registry import make_task
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.planning.memory_plan import EVERYTHING, lay_out
+from xtcl.planning.sizes import Workload
+from xtcl.tasks import make_task
 
 BUDGET = 4
 

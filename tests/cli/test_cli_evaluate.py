@@ -99,7 +99,7 @@ def test_an_interrupt_is_130(graph_file: Path, monkeypatch: pytest.MonkeyPatch) 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("xtcl.experiments.evaluate.evaluate", interrupted)
+    monkeypatch.setattr("xtcl.model_selection.evaluate.evaluate", interrupted)
     result = evaluate(graph_file)
     assert result.exit_code == 130
     assert result.stdout == ""

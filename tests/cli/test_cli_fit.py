@@ -20,14 +20,13 @@ from small_runs import (
 )
 from typer.testing import CliRunner, Result
 
-from xtcl.cli.bars import Bars
+from xtcl.cli.console import Bars
 from xtcl.cli.fit import left_out_sentence
 from xtcl.cli.main import app
 from xtcl.cli.options import TaskName
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import LinkSplit
-from xtcl.graph.node_split import NodeSplit
+from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.node_classification import NodeClassification
 
@@ -187,8 +186,8 @@ def test_compare_scores_others_on_the_same_split(graph_file: Path, tmp_path: Pat
     compared = json.loads(result.stdout)["compared"]
     assert list(compared) == ["xtcl-gcn", "logistic", "gcn"]
     assert all(0 < figure <= 1 for figure in compared.values())
-    from xtcl.baselines.registry import make_method
-    from xtcl.experiments.evaluate import evaluate
+    from xtcl.baselines import make_method
+    from xtcl.model_selection.evaluate import evaluate
 
     alone = evaluate(small_graph(), "nodes", make_method("logistic"), splits=1, seed=0)
     assert compared["logistic"] == pytest.approx(alone.mean / 100, abs=1e-5)

@@ -8,7 +8,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from xtcl.cli.environment import OPTIONAL
+from xtcl.cli.listings import OPTIONAL
 from xtcl.cli.main import app
 
 LINES, COLUMNS = 45, 80

@@ -13,13 +13,13 @@ from small_runs import small_graph
 from typer.testing import CliRunner
 
 import xtcl
-from xtcl.baselines.registry import METHODS
+from xtcl.baselines import METHODS
 from xtcl.cli.main import app
-from xtcl.graph.datasets.registry import DATASETS
+from xtcl.graph.datasets.load import DATASETS
 from xtcl.relations.link import Link
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.registry import relation_names
-from xtcl.relations.store import RelationStore, StoreEntry
+from xtcl.relations.store.relation_store import RelationStore, StoreEntry
 from xtcl.relations.view import TrainingView
 
 COMMANDS = [

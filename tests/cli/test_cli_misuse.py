@@ -13,7 +13,7 @@ from small_runs import files_of, small_graph
 from typer.testing import CliRunner, Result
 
 from xtcl.baselines.logistic import Logistic
-from xtcl.cli.errors import reported
+from xtcl.cli.console import reported
 from xtcl.cli.main import app
 from xtcl.graph.graph import Graph
 
@@ -225,7 +225,7 @@ def test_a_data_set_that_cannot_be_fetched(tmp_path: Path, monkeypatch: pytest.M
     def offline(*_: object) -> str:
         raise OSError("no network")
 
-    monkeypatch.setattr("xtcl.graph.datasets.location._fetch", offline)
+    monkeypatch.setattr("xtcl.graph.datasets.load._fetch", offline)
     monkeypatch.setenv("XTCL_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("XTCL_DATA", raising=False)
     result = invoke("evaluate", "citeseer", "--method", "logistic")

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from xtcl.cli.main import app
 from xtcl.estimator import XTCL
-from xtcl.runs.recipe_file import write_tuned
+from xtcl.runs.config_file import write_tuned
 from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.task import Task

@@ -13,8 +13,7 @@ from page_runs import few_resamples
 from typer.testing import CliRunner, Result
 
 from xtcl.cli.main import app
-from xtcl.report.page.page import render
-from xtcl.report.page.summary import summarise
+from xtcl.report.page import render, summarise
 
 __all__ = ["few_resamples"]
 pytestmark = pytest.mark.usefixtures("few_resamples")

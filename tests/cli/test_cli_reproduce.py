@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from xtcl.cli.main import app
-from xtcl.experiments.reproduction.comparison import Comparison
-from xtcl.experiments.reproduction.experiment import Bench, Measurement, Plain
+from xtcl.lab.experiments.comparison import Comparison
+from xtcl.lab.experiments.experiment import Bench, Measurement, Plain
 
 USAGE, DATA, INTERRUPTED = 2, 3, 130
 

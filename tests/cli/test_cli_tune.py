@@ -13,16 +13,16 @@ from small_runs import files_of, shrink_recipes, small_graph
 from typer.testing import CliRunner, Result
 
 import xtcl
-from xtcl.baselines import xtcl as methods
+from xtcl.baselines import method as methods
 from xtcl.cli.main import app
-from xtcl.experiments import tune as module
-from xtcl.experiments.evaluate import evaluate, make_split
+from xtcl.config import Recipe
 from xtcl.graph.graph import Graph
-from xtcl.runs.recipe_file import read_recipe
+from xtcl.model_selection import tune as module
+from xtcl.model_selection.evaluate import evaluate, make_split
+from xtcl.runs.config_file import read_recipe
+from xtcl.tasks import make_task
 from xtcl.tasks.fit import fit_task
-from xtcl.tasks.recipe import Recipe
-from xtcl.tasks.registry import make_task
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.training_data import TrainingSide, training_side
 
 USAGE, DATA, INTERRUPTED = 2, 3, 130
 Score = Callable[[Recipe], float]

@@ -13,15 +13,15 @@ from ablation_reestimation import PosteriorAgreement, fit_again, held_out_poster
 from ablation_weighted import ScoreWeightedLoss, fit_weighted
 from small_runs import narrow, small_graph, small_split
 
+from xtcl.config import Similarity
 from xtcl.errors import UsageError
-from xtcl.learning.loss import Loss, Similarity, contrastive_loss
+from xtcl.nn.loss import Loss, contrastive_loss
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.positives import Positives
-from xtcl.tasks.answers import NodeAnswer
-from xtcl.tasks.fit import FittedTask, fit_task
+from xtcl.tasks.fit import FitOptions, FittedTask, fit_sampler, fit_task
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.pipeline import FitOptions, fit_sampler
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.results import NodeAnswer
+from xtcl.tasks.training_data import TrainingSide, training_side
 
 GRAPH = small_graph()
 SIDE = training_side(GRAPH, small_split(GRAPH, "nodes"))

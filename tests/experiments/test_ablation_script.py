@@ -16,14 +16,14 @@ from ablation_tables import page
 from kept import conditions
 from small_runs import shrink_recipes, small_graph
 
-from xtcl.experiments.evaluate import make_split
-from xtcl.experiments.provenance import code_digest, provenance
+from xtcl.config import Recipe
 from xtcl.graph.graph import Graph
-from xtcl.graph.node_split import NodeSplit
+from xtcl.graph.splits import NodeSplit
+from xtcl.lab.experiments.provenance import code_digest, provenance
+from xtcl.model_selection.evaluate import make_split
 from xtcl.progress import Progress
-from xtcl.tasks.recipe import Recipe
-from xtcl.tasks.registry import make_task
-from xtcl.tasks.training_side import training_side
+from xtcl.tasks import make_task
+from xtcl.tasks.training_data import training_side
 
 CPU = torch.device("cpu")
 ALL = [(task, row) for task, rows in ROWS.items() for row in rows]

@@ -9,9 +9,9 @@ from sklearn.metrics import mutual_info_score
 from strategies import graphs, make_graph
 
 from xtcl.errors import DataError, UsageError
-from xtcl.experiments import above_pairs as module
-from xtcl.experiments.above_pairs import AbovePairs, above_pairs, label_information
 from xtcl.graph.graph import Graph
+from xtcl.lab.experiments import perturbation as module
+from xtcl.lab.experiments.perturbation import AbovePairs, above_pairs, label_information
 from xtcl.relations.registry import make_relation
 from xtcl.relations.view import TrainingView
 

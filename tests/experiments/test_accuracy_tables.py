@@ -11,7 +11,7 @@ from accuracy_tables import main
 from paper_figures import BEST_PUBLISHED, BEST_RIVAL, PAPER
 from protocol import DATASETS, SPLITS, TASKS
 
-from xtcl.report.markdown import DASH
+from xtcl.report.charts import DASH
 
 GPU = {"cpu": "Acme 9", "cpus": 16, "threads": 8, "gpu": "Big GPU"}
 LAPTOP = {"cpu": "Acme 1", "cpus": 2, "threads": 1, "gpu": "none"}

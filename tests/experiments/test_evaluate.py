@@ -11,17 +11,15 @@ import pytest
 import torch
 from small_runs import small_graph
 
+from xtcl.baselines import make_method
 from xtcl.baselines.method import Method
-from xtcl.baselines.registry import make_method
 from xtcl.errors import DataError, UsageError
-from xtcl.experiments.evaluate import evaluate, make_split, score_method
 from xtcl.graph.graph import Graph
-from xtcl.graph.leaks import check_no_leak
-from xtcl.graph.link_split import LinkSplit
-from xtcl.graph.node_split import NodeSplit
+from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak
+from xtcl.model_selection.evaluate import evaluate, make_split, score_method
 from xtcl.progress import Progress
-from xtcl.tasks.answers import Answer, LinkAnswer, NodeAnswer
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks.results import Answer, LinkAnswer, NodeAnswer
+from xtcl.tasks.training_data import TrainingSide
 
 GRAPH = small_graph()
 KEYS = ["dataset", "task", "method", "metric", "mean", "stderr", "runs", "seeds", "seconds"]

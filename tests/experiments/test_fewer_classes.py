@@ -10,9 +10,9 @@ from scipy import sparse
 from strategies import graphs, make_graph
 
 from xtcl.errors import DataError
-from xtcl.experiments.fewer_classes import fewer_classes
-from xtcl.graph.datasets import load_dataset
+from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
+from xtcl.lab.experiments.class_count import fewer_classes
 
 
 def dense(graph: Graph) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from xtcl.errors import DataError, UsageError
-from xtcl.experiments.growth import fit_growth
+from xtcl.lab.experiments.training_time import fit_growth
 
 
 def plain_fit(sizes: list[float], times: list[float], confidence: float) -> tuple[float, ...]:

@@ -11,20 +11,17 @@ import numpy as np
 import pytest
 from small_runs import small_graph, small_split
 
+from xtcl.config import Member, Recipe
 from xtcl.errors import DataError, UsageError
-from xtcl.experiments import hidden_score as module
-from xtcl.experiments.hidden_score import FOLDS, hidden_score, hidings
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import LinkSplit
-from xtcl.graph.node_split import NodeSplit
-from xtcl.graph.pairs import pair_keys
-from xtcl.tasks.answers import LinkAnswer, NodeAnswer
-from xtcl.tasks.fit import FittedTask, fit_task
-from xtcl.tasks.pipeline import FitOptions
-from xtcl.tasks.recipe import Member, Recipe
-from xtcl.tasks.registry import make_task
+from xtcl.graph.splits import LinkSplit, NodeSplit, pair_keys
+from xtcl.model_selection import tune as module
+from xtcl.model_selection.tune import FOLDS, hidden_score, hidings
+from xtcl.tasks import make_task
+from xtcl.tasks.fit import FitOptions, FittedTask, fit_task
+from xtcl.tasks.results import LinkAnswer, NodeAnswer
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_side import Split, TrainingSide, training_side
+from xtcl.tasks.training_data import Split, TrainingSide, training_side
 
 GRAPH = small_graph()
 

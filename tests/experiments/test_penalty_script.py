@@ -12,8 +12,7 @@ import pytest
 import torch
 from small_runs import small_graph
 
-from xtcl.tasks.logistic_head import fit_logistic
-from xtcl.tasks.strength_choice import STRENGTHS
+from xtcl.tasks.logistic import STRENGTHS, fit_logistic
 
 CPU = torch.device("cpu")
 

@@ -9,10 +9,17 @@ from hypothesis import strategies as st
 from strategies import graphs, make_graph
 
 from xtcl.errors import DataError, UsageError
-from xtcl.experiments.above_pairs import AbovePairs, above_pairs, label_information
-from xtcl.experiments.perturbation import Rule, perturb_labels, visiting_order
-from xtcl.graph.datasets import block_model, load_dataset
+from xtcl.graph.datasets.load import load_dataset
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
+from xtcl.lab.experiments.perturbation import (
+    AbovePairs,
+    Rule,
+    above_pairs,
+    label_information,
+    perturb_labels,
+    visiting_order,
+)
 
 RULES: tuple[Rule, ...] = ("copy", "vote")
 

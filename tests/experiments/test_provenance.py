@@ -12,8 +12,8 @@ import torch
 from test_layers import RANK
 
 import xtcl
-from xtcl.experiments import provenance as module
-from xtcl.experiments.provenance import provenance
+from xtcl.lab.experiments import provenance as module
+from xtcl.lab.experiments.provenance import provenance
 
 CPU = torch.device("cpu")
 

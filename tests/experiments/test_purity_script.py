@@ -11,10 +11,9 @@ import pytest
 import torch
 from small_runs import small_graph
 
-from xtcl.experiments.evaluate import make_split
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import LinkSplit
-from xtcl.graph.node_split import NodeSplit
+from xtcl.graph.splits import LinkSplit, NodeSplit
+from xtcl.model_selection.evaluate import make_split
 
 GRAPH = small_graph()
 

@@ -13,11 +13,11 @@ from small_runs import small_graph
 
 from xtcl.baselines.method import Method
 from xtcl.errors import UsageError
-from xtcl.experiments.evaluate import evaluate
-from xtcl.experiments.resumable import evaluate_into
+from xtcl.lab.experiments.provenance import evaluate_into
+from xtcl.model_selection.evaluate import evaluate
 from xtcl.progress import Progress
-from xtcl.tasks.answers import Answer, NodeAnswer
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks.results import Answer, NodeAnswer
+from xtcl.tasks.training_data import TrainingSide
 
 GRAPH = small_graph()
 CPU = torch.device("cpu")

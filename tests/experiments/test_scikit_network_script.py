@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import scikit_network
 
-from xtcl.experiments.evaluate import make_split
-from xtcl.graph.datasets import block_model
-from xtcl.tasks.training_side import training_side
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.model_selection.evaluate import make_split
+from xtcl.tasks.training_data import training_side
 
 COMPARED = (Path(__file__).parents[2] / "docs" / "compare.md").read_text(encoding="utf-8")
 KEPT = Path(__file__).parents[2] / "results" / "scikit-network" / "cora.json"

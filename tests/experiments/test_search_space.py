@@ -7,10 +7,10 @@ import itertools
 import pytest
 import torch
 
-from xtcl.experiments.search_space import LINKS, NODES, Knob, knobs_of, turn
-from xtcl.learning.encoders.registry import encoder_maker
-from xtcl.tasks.recipe import Member, Plan, Recipe
-from xtcl.tasks.registry import make_task
+from xtcl.config import Member, Plan, Recipe
+from xtcl.model_selection.search_space import LINKS, NODES, Knob, knobs_of, turn
+from xtcl.nn import encoder_maker
+from xtcl.tasks import make_task
 
 EVERY = [(task, encoder) for task in ("nodes", "links") for encoder in ("gcn", "gat")]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from xtcl.experiments.standard_error import standard_error
+from xtcl.model_selection.evaluate import standard_error
 
 
 def test_is_that_of_scipy() -> None:

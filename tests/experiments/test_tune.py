@@ -16,15 +16,14 @@ import pytest
 import torch
 from small_runs import Recorder, python, shrink_recipes, small_graph, small_split
 
+from xtcl.config import Recipe
 from xtcl.errors import DataError, UsageError
-from xtcl.experiments import tune as module
-from xtcl.experiments.hidden_score import hidden_score
-from xtcl.experiments.tune import Tuned, tune
+from xtcl.model_selection import tune as module
+from xtcl.model_selection.tune import Tuned, hidden_score, tune
 from xtcl.progress import Progress
-from xtcl.tasks.pipeline import FitOptions
-from xtcl.tasks.recipe import Recipe
-from xtcl.tasks.registry import make_task
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks import make_task
+from xtcl.tasks.fit import FitOptions
+from xtcl.tasks.training_data import TrainingSide, training_side
 
 GRAPH = small_graph()
 DEFAULT = make_task("nodes").recipe("gcn")

@@ -12,13 +12,13 @@ import torch
 import tuned
 from small_runs import small_graph
 
-from xtcl.baselines.xtcl import XTCLGCN
-from xtcl.experiments.evaluate import make_split, score_method
-from xtcl.experiments.tune import tune
+from xtcl.baselines.method import XTCLGCN
+from xtcl.config import Recipe
 from xtcl.graph.graph import Graph
+from xtcl.model_selection.evaluate import make_split, score_method
+from xtcl.model_selection.tune import tune
 from xtcl.progress import Progress
-from xtcl.tasks.recipe import Recipe
-from xtcl.tasks.training_side import training_side
+from xtcl.tasks.training_data import training_side
 
 CPU = torch.device("cpu")
 

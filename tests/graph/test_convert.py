@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from xtcl.errors import DataError
-from xtcl.graph.datasets.quiet import quiet_pyg
+from xtcl.graph.datasets.formats import quiet_pyg
 from xtcl.graph.graph import Graph
-from xtcl.graph.repairs import Repairs
+from xtcl.graph.validation import Repairs
 
 with quiet_pyg():
     from torch_geometric.data import Data, HeteroData

@@ -11,12 +11,11 @@ import pytest
 from scipy import sparse
 
 from xtcl.errors import DataError, UsageError
-from xtcl.graph.arrays import FloatArray
-from xtcl.graph.datasets import describe_datasets, load_dataset, location
-from xtcl.graph.datasets.quiet import quiet_pyg
-from xtcl.graph.datasets.registry import DATASETS, DatasetSpec
+from xtcl.graph.datasets import load as location
+from xtcl.graph.datasets.formats import quiet_pyg
+from xtcl.graph.datasets.load import DATASETS, DatasetSpec, describe_datasets, load_dataset
 from xtcl.graph.graph import Graph
-from xtcl.graph.repairs import Repairs
+from xtcl.graph.validation import FloatArray, Repairs
 
 SHARED = Path(os.environ.get("XTCL_DATA") or Path(__file__).parents[3] / "shared" / "datasets")
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the raw data sets are not here")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from xtcl.errors import UsageError
-from xtcl.graph.datasets import block_model, random_graph
+from xtcl.graph.datasets.synthetic import block_model, random_graph
 
 
 @given(st.integers(2, 60), st.integers(0, 5))

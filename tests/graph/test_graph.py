@@ -16,7 +16,7 @@ from scipy import sparse
 
 from xtcl.errors import DataError
 from xtcl.graph.graph import Graph
-from xtcl.graph.repairs import Repairs
+from xtcl.graph.validation import Repairs
 
 NODES = 7
 pairs = st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1))
@@ -273,7 +273,7 @@ def test_fingerprint_reads_content_and_not_form() -> None:
 def test_fingerprint_is_the_same_for_any_block(monkeypatch: pytest.MonkeyPatch) -> None:
     attributes = np.random.default_rng(0).normal(size=(20, 3))
     whole = Graph.from_arrays(attributes).fingerprint()
-    monkeypatch.setattr("xtcl.graph.fingerprint._BLOCK_BYTES", 40)
+    monkeypatch.setattr("xtcl.graph.graph._BLOCK_BYTES", 40)
     assert Graph.from_arrays(attributes).fingerprint() == whole
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strategies import graphs, make_graph
 
 from xtcl.graph.graph import Graph
-from xtcl.graph.induced import around_the_hub, induced
+from xtcl.graph.subgraph import around_the_hub, induced
 
 
 @given(graph=graphs(), share=st.floats(0, 1), seed=st.integers(0, 9))

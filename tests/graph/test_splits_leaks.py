@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from xtcl.errors import DataError
-from xtcl.graph.datasets import block_model
-from xtcl.graph.datasets.quiet import quiet_pyg
+from xtcl.graph.datasets.formats import quiet_pyg
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.leaks import check_no_leak
-from xtcl.graph.link_split import LinkSplit, link_split
-from xtcl.graph.node_split import NodeSplit
+from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak, link_split
 
 # A path 0-1-2-3-4-5: five links, ten non-links.
 PATH = Graph.from_arrays(edges=[[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]], labels=[0, 0, 1, 1, 0, -1])

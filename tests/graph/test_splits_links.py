@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from xtcl.errors import DataError, UsageError
-from xtcl.graph.arrays import IntArray
-from xtcl.graph.datasets import block_model, load_dataset
+from xtcl.graph.datasets.load import load_dataset
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.leaks import check_no_leak
-from xtcl.graph.link_split import LinkSplit, link_split
+from xtcl.graph.splits import LinkSplit, check_no_leak, link_split
+from xtcl.graph.validation import IntArray
 
 
 @st.composite

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xtcl.errors import DataError, UsageError
-from xtcl.graph.arrays import IntArray
-from xtcl.graph.datasets import block_model, load_dataset
+from xtcl.graph.datasets.load import load_dataset
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.leaks import check_no_leak
-from xtcl.graph.node_split import NodeSplit, node_split
+from xtcl.graph.splits import NodeSplit, check_no_leak, node_split
+from xtcl.graph.validation import IntArray
 
 
 def labelled(labels: list[int]) -> Graph:

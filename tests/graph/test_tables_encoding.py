@@ -15,10 +15,10 @@ from small_tables import EDGES, NODES, read, write
 
 from xtcl.errors import DataError
 from xtcl.estimator import XTCL
+from xtcl.graph.encoding import ColumnEncoding, TableEncoding
 from xtcl.graph.graph import Graph
-from xtcl.graph.tables.concerns import concerns
-from xtcl.graph.tables.encoding import ColumnEncoding, TableEncoding
-from xtcl.graph.tables.new_nodes import encode_nodes
+from xtcl.graph.tables.checks import concerns
+from xtcl.graph.tables.encode import encode_nodes
 from xtcl.graph.tables.read import read_spec
 from xtcl.graph.tables.spec import TableSpec
 

@@ -18,7 +18,7 @@ from small_tables import EDGES, NODES, write
 
 from xtcl.errors import XTCLError
 from xtcl.graph.graph import Graph
-from xtcl.graph.tables.concerns import concerns
+from xtcl.graph.tables.checks import concerns
 from xtcl.graph.tables.read import read_spec
 from xtcl.graph.tables.spec import TableSpec, spec_from_toml
 

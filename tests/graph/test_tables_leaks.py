@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from xtcl.graph.graph import Graph
-from xtcl.graph.tables.leaks import suspects
+from xtcl.graph.tables.checks import suspects
 from xtcl.graph.tables.read import read_spec
 from xtcl.graph.tables.spec import TableSpec
 

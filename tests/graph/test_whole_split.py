@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from strategies import graphs
 
 from xtcl.errors import DataError, UsageError
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import LinkSplit
-from xtcl.graph.node_split import NodeSplit
-from xtcl.graph.whole_split import whole_split
+from xtcl.graph.splits import LinkSplit, NodeSplit, whole_split
 
 
 def pair_set(pairs: np.ndarray) -> set[tuple[int, int]]:

@@ -12,7 +12,7 @@ from torch_geometric.transforms import Compose, NormalizeFeatures
 
 from xtcl import AddXTCLEmbedding
 from xtcl.errors import DataError
-from xtcl.graph.node_split import NodeSplit
+from xtcl.graph.splits import NodeSplit
 
 SMALL: dict[str, Any] = {"width": 8, "epochs": 3, "device": "cpu"}
 

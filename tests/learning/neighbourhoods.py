@@ -9,9 +9,9 @@ from dense_layers import normal, randomise
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv, SAGEConv
 
-from xtcl.learning.encoders.gat import GATEncoder
-from xtcl.learning.encoders.gcn import GCNEncoder
-from xtcl.learning.encoders.joined import Joined
+from xtcl.nn.ensemble import Joined
+from xtcl.nn.gat import GATEncoder
+from xtcl.nn.gcn import GCNEncoder
 
 D = 5
 

@@ -9,10 +9,8 @@ import numpy as np
 from small_ranks import taking_part
 from small_training import planted, run
 
-from xtcl.learning.batch_settings import BatchSettings
-from xtcl.learning.checkpoint import Checkpoints
-from xtcl.learning.shared_checkpoints import SharedCheckpoints
-from xtcl.learning.trainer import TrainingSettings
+from xtcl.config import BatchSettings, TrainingSettings
+from xtcl.training.checkpoint import Checkpoints, SharedCheckpoints
 
 DEEP: dict[str, object] = {"layers": 2, "hops": 1, "dropout": 0.0}
 CASES: dict[str, tuple[TrainingSettings, dict[str, object]]] = {

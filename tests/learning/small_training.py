@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from xtcl.config import TrainingSettings
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.learning.encoders.registry import encoder_maker
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.loss import contrastive_loss
-from xtcl.learning.positive_source import PositiveSource
-from xtcl.learning.trainer import Trained, TrainingSettings, train
+from xtcl.nn import encoder_maker
+from xtcl.nn.encoder import encoder_inputs
+from xtcl.nn.loss import contrastive_loss
+from xtcl.training.batch import PositiveSource
+from xtcl.training.trainer import Trained, train
 
 CPU = torch.device("cpu")
 SHORT = TrainingSettings(epochs=4, negatives=16)

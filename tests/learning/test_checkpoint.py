@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from xtcl.errors import DataError
-from xtcl.learning.checkpoint import Checkpoints, NoCheckpoints, TrainingState
+from xtcl.training.checkpoint import Checkpoints, NoCheckpoints, TrainingState
 
 TENSORS = {
     "a": torch.arange(6.0).reshape(2, 3),

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from xtcl.learning.loss import FEW, Similarity, contrastive_loss
-from xtcl.learning.unit_rows import unit_rows
+from xtcl.config import Similarity
+from xtcl.nn.functional import unit_rows
+from xtcl.nn.loss import FEW, contrastive_loss
 
 SIMILARITIES: tuple[Similarity, ...] = ("cosine", "inner")
 

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
-from xtcl.learning.encoders.dropout import dropout
-from xtcl.learning.encoders.dropped_product import SPARSE, dropped_product
-from xtcl.learning.trainer import seeded
+from xtcl.nn.functional import SPARSE, dropout, dropped_product
 from xtcl.relations.sparse import quiet_sparse
+from xtcl.training.trainer import seeded
 
 CPU = torch.device("cpu")
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import graphs
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 from torch_geometric.nn import GATConv
 
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
-from xtcl.learning.encoders.gat import GATEncoder
+from xtcl.nn.gat import GATEncoder
 
 
 def smoothed_rows(x: Tensor, edge_index: Tensor, hops: int) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
-from xtcl.learning.encoders.gcn import GCNEncoder
+from xtcl.nn.gcn import GCNEncoder
 
 
 def random_gcn(seed: int, **options: Any) -> GCNEncoder:

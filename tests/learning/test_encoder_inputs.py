@@ -11,7 +11,7 @@ from strategies import graphs, make_graph
 from torch import Tensor
 
 from xtcl.graph.graph import Graph
-from xtcl.learning.inputs import RANDOM_FEATURES, encoder_inputs
+from xtcl.nn.encoder import RANDOM_FEATURES, encoder_inputs
 
 CPU = torch.device("cpu")
 WITH_ATTRIBUTES = ("zeros", "counts", "signed", "some zero rows")

@@ -15,9 +15,9 @@ from strategies import graphs
 from torch import Tensor, nn
 
 from xtcl.graph.graph import Graph
-from xtcl.learning.encoders.gat import GATEncoder
-from xtcl.learning.encoders.gcn import GCNEncoder
-from xtcl.learning.encoders.joined import Joined
+from xtcl.nn.ensemble import Joined
+from xtcl.nn.gat import GATEncoder
+from xtcl.nn.gcn import GCNEncoder
 
 
 def members(count: int, seed: int = 0) -> list[nn.Module]:

@@ -13,12 +13,12 @@ import torch
 from dense_layers import PATH, normal
 from torch import Tensor, nn
 
-from xtcl.learning.encoders.gat import GATEncoder
-from xtcl.learning.encoders.gcn import GCNEncoder
-from xtcl.learning.encoders.joined import Joined
-from xtcl.learning.encoders.propagation import Propagation
-from xtcl.learning.encoders.remembered import Remembered, forget
-from xtcl.learning.encoders.smoothed import SmoothedAttributes
+from xtcl.nn.encoder import SmoothedAttributes
+from xtcl.nn.ensemble import Joined
+from xtcl.nn.functional import Remembered, forget
+from xtcl.nn.gat import GATEncoder
+from xtcl.nn.gcn import GCNEncoder
+from xtcl.nn.propagation import Propagation
 
 LEARNING: dict[str, Callable[[], nn.Module]] = {
     "gcn": lambda: GCNEncoder(3, 4),

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
-from xtcl.learning.encoders.propagation import Propagation
-from xtcl.learning.encoders.smoothed import SmoothedAttributes
+from xtcl.nn.encoder import SmoothedAttributes
+from xtcl.nn.propagation import Propagation
 
 restarts = st.sampled_from((0.0, 0.2, 0.9))
 

@@ -8,10 +8,10 @@ from strategies import make_graph
 from torch import Tensor, nn
 
 from xtcl.errors import UsageError
-from xtcl.learning.encoders.gat import GATEncoder
-from xtcl.learning.encoders.gcn import GCNEncoder
-from xtcl.learning.encoders.registry import ENCODERS, encoder_maker
-from xtcl.learning.inputs import encoder_inputs
+from xtcl.nn import ENCODERS, encoder_maker
+from xtcl.nn.encoder import encoder_inputs
+from xtcl.nn.gat import GATEncoder
+from xtcl.nn.gcn import GCNEncoder
 
 
 class Own(nn.Module):

@@ -10,13 +10,13 @@ from small_training import CPU
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
+from xtcl.config import TrainingSettings
 from xtcl.graph.datasets.synthetic import block_model
-from xtcl.learning.encoders.gat import GATEncoder
-from xtcl.learning.encoders.gcn import GCNEncoder
-from xtcl.learning.full_pass import full_pass_bytes
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.loss import contrastive_loss
-from xtcl.learning.trainer import TrainingSettings
+from xtcl.nn.encoder import encoder_inputs
+from xtcl.nn.gat import GATEncoder
+from xtcl.nn.gcn import GCNEncoder
+from xtcl.nn.loss import contrastive_loss
+from xtcl.planning.bytes import full_pass_bytes
 
 NODES, COLUMNS, DRAWS = 1000, 60, 3
 

@@ -8,9 +8,9 @@ from neighbourhoods import ENCODERS, Two, hubs, joined, made
 from torch import Tensor
 from torch_geometric.nn import SAGEConv
 
-from xtcl.learning.block import Block
-from xtcl.learning.encoders.layered import Layered
-from xtcl.learning.layer_wise import layer_wise
+from xtcl.nn.encoder import Layered
+from xtcl.nn.propagation import Block
+from xtcl.training.neighbor_sampling import layer_wise
 
 
 @pytest.mark.parametrize("block", [1, 7, 50, 10**6])

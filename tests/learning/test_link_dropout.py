@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from strategies import graphs
 
 from xtcl.graph.graph import Graph
-from xtcl.learning.arcs import Arcs, edge_index_of
-from xtcl.learning.encoders.propagation import Propagation
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.link_dropout import LinkDropout
+from xtcl.nn.encoder import encoder_inputs
+from xtcl.nn.propagation import Arcs, Propagation, edge_index_of
+from xtcl.training.batch import LinkDropout
 
 CPU = torch.device("cpu")
 

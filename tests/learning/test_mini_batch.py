@@ -11,13 +11,12 @@ from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
 from xtcl.errors import UsageError
-from xtcl.learning.block import Block
-from xtcl.learning.encoders.gcn import GCNEncoder
-from xtcl.learning.encoders.layered import Layered
-from xtcl.learning.link_dropout import LinkDropout
-from xtcl.learning.loss import contrastive_loss
-from xtcl.learning.mini_batch import MiniBatch
-from xtcl.learning.step_nodes import StepNodes
+from xtcl.nn.encoder import Layered
+from xtcl.nn.gcn import GCNEncoder
+from xtcl.nn.loss import contrastive_loss
+from xtcl.nn.propagation import Block
+from xtcl.training.batch import LinkDropout, StepNodes
+from xtcl.training.neighbor_sampling import MiniBatch
 
 ALL = (None, None, None)
 

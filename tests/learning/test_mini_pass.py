@@ -10,18 +10,15 @@ from small_training import CPU
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
+from xtcl.config import BatchSettings, TrainingSettings
 from xtcl.graph.datasets.synthetic import block_model
-from xtcl.learning.batch_settings import BatchSettings
-from xtcl.learning.encoders.gat import GATEncoder
-from xtcl.learning.encoders.gcn import GCNEncoder
-from xtcl.learning.encoders.layered import Layered
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.link_dropout import LinkDropout
-from xtcl.learning.loss import contrastive_loss
-from xtcl.learning.mini_batch import MiniBatch
-from xtcl.learning.mini_pass import mini_pass_bytes
-from xtcl.learning.step_nodes import StepNodes
-from xtcl.learning.trainer import TrainingSettings
+from xtcl.nn.encoder import Layered, encoder_inputs
+from xtcl.nn.gat import GATEncoder
+from xtcl.nn.gcn import GCNEncoder
+from xtcl.nn.loss import contrastive_loss
+from xtcl.planning.bytes import mini_pass_bytes
+from xtcl.training.batch import LinkDropout, StepNodes
+from xtcl.training.neighbor_sampling import MiniBatch
 
 NODES, COLUMNS, DRAWS = 6000, 60, 3
 SETTINGS = TrainingSettings(anchors=100, negatives=32, batch=BatchSettings((5, 5, 5)))

@@ -14,9 +14,8 @@ from strategies import graphs
 from torch import Tensor
 
 from xtcl.graph.graph import Graph
-from xtcl.learning.block import Block
-from xtcl.learning.neighbour_sampler import NeighbourSampler
-from xtcl.learning.pyg_hop import pyg_sample
+from xtcl.nn.propagation import Block
+from xtcl.training.neighbor_sampling import NeighbourSampler, pyg_sample
 
 
 def stand_in(

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 from strategies import graphs
 
 from xtcl.graph.graph import Graph
-from xtcl.learning.positive_source import PositiveSource, draw_positives
+from xtcl.training.batch import PositiveSource, draw_positives
 
 
 def seeded(seed: int) -> torch.Generator:

@@ -6,13 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from xtcl.gpu_memory import DRIVER, kept_within
-from xtcl.learning import repeated_step, trainer
-from xtcl.learning.encoders.gcn import GCNEncoder
-from xtcl.learning.positive_source import PositiveSource
-from xtcl.learning.repeated_step import RepeatedStep
-from xtcl.learning.trainer import Trained, TrainingSettings, train
-from xtcl.recorded import own_stream
+from xtcl import cuda_graphs as repeated_step
+from xtcl.config import TrainingSettings
+from xtcl.cuda_graphs import RepeatedStep, own_stream
+from xtcl.device import DRIVER, kept_within
+from xtcl.nn.gcn import GCNEncoder
+from xtcl.training import trainer
+from xtcl.training.batch import PositiveSource
+from xtcl.training.trainer import Trained, train
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from xtcl.learning.sparse_product import sparse_product
+from xtcl.nn.functional import sparse_product
 from xtcl.relations.sparse import to_device
 
 CPU = torch.device("cpu")

@@ -14,13 +14,14 @@ from small_training import CPU, SHORT, planted, run
 from strategies import make_graph
 from torch import Tensor, nn
 
+from xtcl.config import TrainingSettings
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
-from xtcl.learning.encoders.registry import encoder_maker
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.loss import contrastive_loss
-from xtcl.learning.positive_source import PositiveSource
-from xtcl.learning.trainer import Trained, TrainingSettings, embed, seeded, train
+from xtcl.nn import encoder_maker
+from xtcl.nn.encoder import encoder_inputs
+from xtcl.nn.loss import contrastive_loss
+from xtcl.training.batch import PositiveSource
+from xtcl.training.trainer import Trained, embed, seeded, train
 
 
 class Own(nn.Module):

@@ -12,14 +12,14 @@ from dense_layers import links_of, unit
 from small_training import CPU, interrupting, planted, run
 from torch import Tensor, nn
 
+from xtcl.config import BatchSettings, TrainingSettings
 from xtcl.errors import UsageError
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.learning.batch_settings import BatchSettings
-from xtcl.learning.checkpoint import Checkpoints
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.trainer import TrainingSettings, embed
-from xtcl.learning.watch import Watch
+from xtcl.nn.encoder import encoder_inputs
+from xtcl.training.checkpoint import Checkpoints
+from xtcl.training.early_stopping import Watch
+from xtcl.training.trainer import embed
 
 TEN = BatchSettings((10, 10))
 DEEP: dict[str, object] = {"layers": 2, "hops": 1, "batch_norm": True}

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from small_training import CPU, interrupting, planted, run
 from torch import Tensor
 
-from xtcl.learning import trainer
-from xtcl.learning.batch_settings import BatchSettings
-from xtcl.learning.checkpoint import Checkpoints
-from xtcl.learning.encoders.gat import GATEncoder
-from xtcl.learning.encoders.gcn import GCNEncoder
-from xtcl.learning.encoders.registry import encoder_maker
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.loss import contrastive_loss
-from xtcl.learning.positive_source import PositiveSource
-from xtcl.learning.trainer import TrainingSettings, train
+from xtcl.config import BatchSettings, TrainingSettings
+from xtcl.nn import encoder_maker
+from xtcl.nn.encoder import encoder_inputs
+from xtcl.nn.gat import GATEncoder
+from xtcl.nn.gcn import GCNEncoder
+from xtcl.nn.loss import contrastive_loss
+from xtcl.training import trainer
+from xtcl.training.batch import PositiveSource
+from xtcl.training.checkpoint import Checkpoints
+from xtcl.training.trainer import train
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import torch
 from small_training import planted, run
 from torch import Tensor
 
+from xtcl.config import TrainingSettings
 from xtcl.errors import DataError
-from xtcl.learning.trainer import TrainingSettings
-from xtcl.learning.watch import Watch
+from xtcl.training.early_stopping import Watch
 
 SETTINGS = TrainingSettings(epochs=12, anchors=10, negatives=16)
 DEEP: dict[str, object] = {"layers": 2, "hops": 1, "batch_norm": True}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.learning.watch import FALL, LEAST_GAIN, LOOKS, Watch
+from xtcl.training.early_stopping import FALL, LEAST_GAIN, LOOKS, Watch
 
 NAN = float("nan")
 

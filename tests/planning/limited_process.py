@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 
+from xtcl.device import parse_memory
 from xtcl.estimator import XTCL
-from xtcl.graph.datasets import block_model
-from xtcl.graph.node_split import node_split
-from xtcl.memory import parse_memory
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.graph.splits import node_split
 
 
 def status_bytes(name: str) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import xtcl
-from xtcl.memory import parse_memory
+from xtcl.device import parse_memory
 
 SIZES = [
     # One array of all pairs would take 576 MB, more than libraries leave of the budget.

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from xtcl.graph.datasets import block_model, load_dataset
-from xtcl.planning.estimate import estimate_fit
+from xtcl.graph.datasets.load import load_dataset
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.planning.memory_plan import estimate_fit
 from xtcl.planning.seconds import TWO_CORES, predicted_seconds
-from xtcl.planning.workload import Workload
+from xtcl.planning.sizes import Workload
 from xtcl.tasks.node_classification import NodeClassification
 
 SHARES = {"nodes": 0.1, "links": 0.6}

@@ -11,11 +11,9 @@ import pytest
 from small_runs import small_graph, small_model, small_split
 
 from xtcl.errors import BudgetError
-from xtcl.experiments.evaluate import make_split
-from xtcl.graph.datasets import load_dataset
-from xtcl.planning.budget import EVERYTHING, memory_there, plan_fit
-from xtcl.planning.fit_plan import INTERPRETER, lay_out
-from xtcl.planning.relation_bytes import (
+from xtcl.graph.datasets.load import load_dataset
+from xtcl.model_selection.evaluate import make_split
+from xtcl.planning.bytes import (
     EXPLORATION,
     GPU_EXPLORATION,
     PAIR_BYTES,
@@ -24,12 +22,13 @@ from xtcl.planning.relation_bytes import (
     store_bytes,
     usual_rows,
 )
-from xtcl.planning.workload import Workload
-from xtcl.relations.store import RelationStore
-from xtcl.runs.identity import fit_identity
-from xtcl.tasks.pipeline import FitOptions, find_positives
-from xtcl.tasks.registry import make_task
-from xtcl.tasks.training_side import training_side
+from xtcl.planning.memory_plan import EVERYTHING, INTERPRETER, lay_out, memory_there, plan_fit
+from xtcl.planning.sizes import Workload
+from xtcl.prepare import fit_identity
+from xtcl.relations.store.relation_store import RelationStore
+from xtcl.tasks import make_task
+from xtcl.tasks.fit import FitOptions, find_positives
+from xtcl.tasks.training_data import training_side
 
 GB = 2**30
 DATA_SETS = {

@@ -6,12 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from xtcl.planning.budget import EVERYTHING
-from xtcl.planning.fit_plan import FitPlan, lay_out
-from xtcl.planning.gpu_seconds import FIRST_FIT
-from xtcl.planning.seconds import predicted_seconds
-from xtcl.planning.workload import Workload
-from xtcl.tasks.registry import make_task
+from xtcl.planning.memory_plan import EVERYTHING, FitPlan, lay_out
+from xtcl.planning.seconds import FIRST_FIT, predicted_seconds
+from xtcl.planning.sizes import Workload
+from xtcl.tasks import make_task
 
 SIZES = {
     "cora": (2708, 5278, 1433, 7),

@@ -10,21 +10,19 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from xtcl.graph.datasets import block_model
+from xtcl.config import Member, Plan, Recipe, TrainingSettings
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.learning.encoders.joined import Joined
-from xtcl.learning.trainer import TrainingSettings
-from xtcl.planning.head_bytes import head_bytes
-from xtcl.planning.workload import Workload
-from xtcl.tasks import principal_rows
-from xtcl.tasks.choice import Choice
-from xtcl.tasks.fit import with_head
-from xtcl.tasks.fitted import FittedEmbedding
-from xtcl.tasks.logistic_head import LogisticHead
+from xtcl.nn.ensemble import Joined
+from xtcl.planning.bytes import head_bytes
+from xtcl.planning.sizes import Workload
+from xtcl.tasks import logistic_solver as principal_rows
+from xtcl.tasks.fit import FitOptions, with_head
+from xtcl.tasks.logistic import LogisticHead
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.pipeline import FitOptions
-from xtcl.tasks.recipe import Member, Plan, Recipe
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks.results import FittedEmbedding
+from xtcl.tasks.task import Choice
+from xtcl.tasks.training_data import TrainingSide
 
 NODES, LEARNED, ATTRIBUTES = 1200, 700, 20
 CLASSES = np.arange(NODES) % 3

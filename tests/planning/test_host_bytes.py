@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from xtcl.planning.budget import EVERYTHING
-from xtcl.planning.fit_plan import lay_out
-from xtcl.planning.workload import Workload
-from xtcl.tasks.registry import make_task
+from xtcl.planning.memory_plan import EVERYTHING, lay_out
+from xtcl.planning.sizes import Workload
+from xtcl.tasks import make_task
 
 GB = 2**30
 MEASURED = {

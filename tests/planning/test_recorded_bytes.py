@@ -9,17 +9,15 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from xtcl.graph.datasets import block_model
-from xtcl.learning import loss
-from xtcl.learning.batch_settings import BatchSettings
-from xtcl.learning.encoders.gcn import GCNEncoder
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.planning.budget import EVERYTHING
-from xtcl.planning.fit_plan import lay_out
-from xtcl.planning.training_bytes import encoder_of, step_bytes
-from xtcl.planning.workload import Workload
-from xtcl.tasks.recipe import Member
-from xtcl.tasks.registry import make_task
+from xtcl.config import BatchSettings, Member
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.nn import loss
+from xtcl.nn.encoder import encoder_inputs
+from xtcl.nn.gcn import GCNEncoder
+from xtcl.planning.bytes import encoder_of, step_bytes
+from xtcl.planning.memory_plan import EVERYTHING, lay_out
+from xtcl.planning.sizes import Workload
+from xtcl.tasks import make_task
 
 NODES, COLUMNS = 1000, 60
 

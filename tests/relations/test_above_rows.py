@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xtcl.errors import UsageError
-from xtcl.relations.above_rows import AboveRows
+from xtcl.relations.sparse import AboveRows
 
 
 def dense(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:

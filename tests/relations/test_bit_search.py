@@ -11,9 +11,8 @@ import torch
 from scipy.sparse.csgraph import shortest_path
 from strategies import make_view, random_links
 
-from xtcl.relations import bit_search
-from xtcl.relations.bit_search import BitSearch
-from xtcl.relations.graph_distance import GraphDistance
+from xtcl.relations import graph_distance as bit_search
+from xtcl.relations.graph_distance import BitSearch, GraphDistance
 
 
 def star(num_nodes: int) -> sp.csr_array:

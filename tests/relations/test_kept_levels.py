@@ -9,13 +9,13 @@ import pytest
 import torch
 from strategies import make_view
 
-from xtcl.relations.pattern_rows import PatternRows
+from xtcl.config import SamplerSettings
 from xtcl.relations.registry import PAPER_RELATIONS, resolve_relations
+from xtcl.relations.rows import PatternRows
 from xtcl.relations.view import LABELS
 from xtcl.sampling import xgsampler
-from xtcl.sampling.settings import SamplerSettings
 from xtcl.sampling.xgsampler import XGSampler
-from xtcl.tasks.registry import make_task
+from xtcl.tasks import make_task
 
 
 def test_views_that_differ_in_labels_share_what_is_kept() -> None:

@@ -17,8 +17,8 @@ from strategies import make_view, random_links
 
 from xtcl.relations import diameter
 from xtcl.relations.graph_distance import GraphDistance
-from xtcl.relations.pattern_rows import PatternRows
 from xtcl.relations.registry import resolve_relations
+from xtcl.relations.rows import PatternRows
 from xtcl.relations.sparse import to_device
 from xtcl.relations.thresholds import PAPER_QUANTILES, levels_above, rank_from_top, thresholds
 from xtcl.relations.topology import Topology
@@ -62,7 +62,7 @@ def some_similarities(kind: str, num_nodes: int) -> torch.Tensor:
 def test_levels_of_a_row_that_is_read_once(
     kind: str, num_nodes: int, quantiles: list[float]
 ) -> None:
-    from xtcl.relations.kernels.row_levels import row_levels
+    from xtcl.relations.triton_kernels import row_levels
 
     similarities = some_similarities(kind, num_nodes)
     nodes = torch.arange(8) % num_nodes
@@ -77,7 +77,7 @@ def test_levels_of_a_row_that_is_read_once(
 @pytest.mark.parametrize("most", [1, 3, 9, 14])
 @pytest.mark.parametrize("number", [1, 64, 110])
 def test_steps_within_reach_are_counted_from_distances(number: int, most: int) -> None:
-    from xtcl.relations.kernels.reach import steps_within_reach
+    from xtcl.relations.triton_kernels import steps_within_reach
 
     links = random_links(40, 0.04)
     nodes = np.arange(number) % 40  # some of them twice
@@ -122,7 +122,7 @@ def test_distances_on_a_gpu_are_those_on_a_cpu() -> None:
 
 @pytest.mark.parametrize("density", [0.2, 0.6])
 def test_a_sparse_product_is_added(density: float) -> None:
-    from xtcl.relations.kernels.product import Links, add_product_, product
+    from xtcl.relations.triton_kernels import Links, add_product_, product
 
     matrix = random_links(40, density)
     matrix.data[:] = np.random.default_rng(1).random(matrix.nnz)
@@ -140,7 +140,7 @@ def test_a_sparse_product_is_added(density: float) -> None:
 
 
 def test_rows_of_a_sparse_matrix_get_their_zeros() -> None:
-    from xtcl.relations.kernels.dense_rows import dense_rows
+    from xtcl.relations.triton_kernels import dense_rows
 
     matrix = random_links(70, 0.6)  # rows longer than what is written together
     matrix.data[:] = np.random.default_rng(1).random(matrix.nnz)
@@ -151,7 +151,7 @@ def test_rows_of_a_sparse_matrix_get_their_zeros() -> None:
 
 @pytest.mark.parametrize("density", [0.0, 0.03, 0.6])
 def test_paths_of_two_steps_are_counted_where_they_end(density: float) -> None:
-    from xtcl.relations.kernels.paths import count_paths
+    from xtcl.relations.triton_kernels import count_paths
 
     links = random_links(70, density)
     nodes = torch.tensor([3, 69, 3, 0, 12])
@@ -162,7 +162,7 @@ def test_paths_of_two_steps_are_counted_where_they_end(density: float) -> None:
 
 @pytest.mark.parametrize("density", [0.01, 0.1, 0.6])
 def test_mutual_information_takes_the_place_of_common_neighbours(density: float) -> None:
-    from xtcl.relations.kernels.information import inform_
+    from xtcl.relations.triton_kernels import inform_
 
     links = random_links(300, density)
     view = TrainingView(np.zeros((300, 0), dtype=np.float32), links, np.full(300, -1), 0)

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from xtcl.relations import nth_largest as module
-from xtcl.relations.nth_largest import nth_largest
+from xtcl.relations import thresholds as module
+from xtcl.relations.thresholds import nth_largest
 
 WIDTH = 3000
 

@@ -18,7 +18,7 @@ from xtcl.relations import common_neighbours
 from xtcl.relations import relation as relation_module
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
-from xtcl.relations.factors import cosine_rows
+from xtcl.relations.cosine import cosine_rows
 from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.label_distribution import LabelDistribution

@@ -14,10 +14,10 @@ from strategies import make_graph, make_view, views
 from xtcl.graph.graph import Graph
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_similarity import AttributeSimilarity
-from xtcl.relations.block_height import CPU_BLOCK, GPU_BLOCK, block_height
-from xtcl.relations.pattern_rows import usable
+from xtcl.relations.blocks import CPU_BLOCK, GPU_BLOCK, block_height
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import tile_rows
+from xtcl.relations.rows import usable
 from xtcl.relations.sparse import dense_on
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
 

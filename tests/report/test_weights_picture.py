@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from xtcl.report.weights_picture import draw_weights
-from xtcl.sampling.findings import RelationWeight
+from xtcl.report.weights import draw_weights
+from xtcl.sampling.xgsampler import RelationWeight
 
 
 def weight(name: str, w1: float = 1.0, order: int = 1) -> RelationWeight:

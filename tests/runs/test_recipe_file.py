@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from small_runs import small_graph, small_model, small_split
 
+from xtcl.config import Recipe
 from xtcl.errors import DataError, UsageError
-from xtcl.experiments.search_space import knobs_of, turn
-from xtcl.runs.recipe_file import read_recipe, write_tuned
-from xtcl.runs.toml import to_toml
-from xtcl.tasks.recipe import Recipe
-from xtcl.tasks.registry import make_task
+from xtcl.model_selection.search_space import knobs_of, turn
+from xtcl.runs.config_file import read_recipe, to_toml, write_tuned
+from xtcl.tasks import make_task
 
 EVERY = [(task, encoder) for task in ("nodes", "links") for encoder in ("gcn", "gat")]
 

@@ -19,14 +19,13 @@ from small_runs import (
     small_split,
 )
 
+from xtcl.config import BatchSettings, Member, Recipe
 from xtcl.errors import DataError
 from xtcl.estimator import XTCL
-from xtcl.learning.batch_settings import BatchSettings
-from xtcl.learning.checkpoint import Checkpoints
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.runs.recipe_file import read_recipe
-from xtcl.tasks.recipe import Member, Recipe
-from xtcl.tasks.registry import make_task
+from xtcl.nn.encoder import encoder_inputs
+from xtcl.runs.config_file import read_recipe
+from xtcl.tasks import make_task
+from xtcl.training.checkpoint import Checkpoints
 
 KINDS = [("nodes", "gcn"), ("nodes", "gat"), ("links", "gcn")]
 BATCH = BatchSettings((3, None), block=50)

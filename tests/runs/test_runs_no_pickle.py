@@ -36,9 +36,12 @@ def dangers(tree: ast.AST) -> Iterator[str]:
             )
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
-def test_nothing_that_was_read_is_run(source: Path) -> None:
-    assert list(dangers(ast.parse(source.read_text(encoding="utf-8")))) == []
+def test_nothing_that_was_read_is_run() -> None:
+    found = {
+        path.as_posix(): list(dangers(ast.parse(path.read_text(encoding="utf-8"))))
+        for path in SOURCES
+    }
+    assert {path: names for path, names in found.items() if names} == {}
 
 
 @pytest.mark.parametrize(

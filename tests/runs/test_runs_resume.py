@@ -23,15 +23,14 @@ from small_runs import (
     small_split,
 )
 
+from xtcl.config import Plan, Recipe
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import LinkSplit
-from xtcl.graph.node_split import NodeSplit
-from xtcl.learning.checkpoint import Checkpoints
-from xtcl.runs.identity import fit_identity
+from xtcl.graph.splits import LinkSplit, NodeSplit
+from xtcl.prepare import fit_identity
 from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.recipe import Plan, Recipe
+from xtcl.training.checkpoint import Checkpoints
 
 EPOCHS = 25
 MEMBERS = len(NodeClassification().recipe("gcn").plans[0].members)

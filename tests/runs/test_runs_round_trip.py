@@ -27,15 +27,14 @@ from small_runs import (
 )
 
 import xtcl
+from xtcl.config import Member, Plan, Recipe, TrainingSettings
 from xtcl.errors import UsageError
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.trainer import TrainingSettings
-from xtcl.runs.directory import config_text
-from xtcl.runs.identity import fit_identity
-from xtcl.runs.toml import to_toml
-from xtcl.tasks.recipe import Member, Plan, Recipe
+from xtcl.nn.encoder import encoder_inputs
+from xtcl.prepare import fit_identity
+from xtcl.runs.config_file import to_toml
+from xtcl.runs.run_folder import config_text
 
 FILES = {
     "config.toml",
@@ -262,7 +261,7 @@ def test_a_save_that_fails_half_way_does_not_look_finished(
     def fail(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("xtcl.runs.directory.write_embeddings", fail)
+    monkeypatch.setattr("xtcl.runs.run_folder.write_embeddings", fail)
     with pytest.raises(KeyboardInterrupt):
         model.save(tmp_path)
     assert not (tmp_path / "metrics.json").exists()

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from strategies import make_view
 
-from xtcl.relations.store import RelationStore
-from xtcl.relations.store.identity import name_of
-from xtcl.relations.store.relation_store import StoreEntry
-from xtcl.sampling.crossfit import label_folds
-from xtcl.sampling.kept_positives import describe_positives
-from xtcl.sampling.settings import SamplerSettings
+from xtcl.config import SamplerSettings
+from xtcl.relations.store.key import name_of
+from xtcl.relations.store.relation_store import RelationStore, StoreEntry
+from xtcl.sampling.folds import label_folds
+from xtcl.sampling.positives import describe_positives
 from xtcl.sampling.xgsampler import XGSampler
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from strategies import make_view, views
 from torch import Tensor
 
+from xtcl.config import SamplerSettings
 from xtcl.relations.registry import (
     forget_relation,
     register_relation,
@@ -23,8 +24,7 @@ from xtcl.relations.registry import (
 )
 from xtcl.relations.relation import Rows
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.crossfit import label_folds, link_folds
-from xtcl.sampling.settings import SamplerSettings
+from xtcl.sampling.folds import label_folds, link_folds
 from xtcl.sampling.xgsampler import XGSampler
 
 Pair = tuple[int, int]

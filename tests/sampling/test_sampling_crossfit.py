@@ -8,9 +8,8 @@ from strategies import make_graph, make_view, views
 
 from xtcl.errors import DataError, UsageError
 from xtcl.relations.view import TrainingView
-from xtcl.sampling import crossfit
-from xtcl.sampling.crossfit import label_folds, link_folds
-from xtcl.sampling.fold import Fold
+from xtcl.sampling import folds as crossfit
+from xtcl.sampling.folds import Fold, label_folds, link_folds
 
 
 def folds_of_labels(view: TrainingView, folds: int, seed: int = 0) -> list[Fold]:

@@ -13,16 +13,16 @@ import torch
 from strategies import make_view
 from torch import Tensor
 
+from xtcl.config import SamplerSettings
 from xtcl.relations.attribute_similarity import AttributeSimilarity
-from xtcl.relations.capped_rows import CappedRows
-from xtcl.relations.halving import in_blocks
-from xtcl.relations.level_lists import LevelLists
+from xtcl.relations.blocks import in_blocks
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, Rows, SimilarityRows
-from xtcl.relations.store import RelationStore
+from xtcl.relations.sparse import LevelLists
+from xtcl.relations.store.relation_store import RelationStore
+from xtcl.relations.topk_rows import CappedRows
 from xtcl.relations.view import ATTRIBUTES, TrainingView
-from xtcl.sampling.crossfit import label_folds, link_folds
-from xtcl.sampling.settings import SamplerSettings
+from xtcl.sampling.folds import label_folds, link_folds
 from xtcl.sampling.xgsampler import XGSampler
 
 ROOM = 9

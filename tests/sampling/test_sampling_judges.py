@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xtcl.relations.view import TrainingView
-from xtcl.sampling import judges
-from xtcl.sampling.judges import Answers, Judge, judge_by_class, judge_by_indicator, judge_by_links
+from xtcl.sampling import folds as judges
+from xtcl.sampling.folds import Answers, Judge, judge_by_class, judge_by_indicator, judge_by_links
 
 COUNT = 12
 

@@ -10,22 +10,14 @@ from hypothesis import strategies as st
 from strategies import make_view, views
 
 from xtcl.errors import UsageError
-from xtcl.relations.pattern_rows import PatternRows, all_nodes
 from xtcl.relations.registry import resolve_relations
+from xtcl.relations.rows import PatternRows, all_nodes
 from xtcl.relations.view import TrainingView
-from xtcl.sampling import tally
-from xtcl.sampling.counting import count_patterns
-from xtcl.sampling.crossfit import label_folds, link_folds
-from xtcl.sampling.fold import Fold
-from xtcl.sampling.judges import Answers, judge_by_indicator
-from xtcl.sampling.patterns import (
-    PatternCounts,
-    check_code_fits,
-    margin_table,
-    pattern_codes,
-)
+from xtcl.sampling import counting as tally
+from xtcl.sampling.counting import Tally, count_patterns, tally_keys
+from xtcl.sampling.folds import Answers, Fold, judge_by_indicator, label_folds, link_folds
+from xtcl.sampling.patterns import PatternCounts, check_code_fits, margin_table, pattern_codes
 from xtcl.sampling.stumps import Stumps
-from xtcl.sampling.tally import Tally, tally_keys
 
 HEIGHTS = (1, 3, 7, 64)
 CPU = torch.device("cpu")

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from strategies import make_view, views
 from torch import Tensor
 
-from xtcl.relations.pattern_rows import PatternRows, all_nodes
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, Rows
+from xtcl.relations.rows import PatternRows, all_nodes
 from xtcl.relations.view import LINKS, TrainingView
+from xtcl.sampling.candidates import NOBODY, Shuffle
 from xtcl.sampling.positives import Positives, find_positives
-from xtcl.sampling.scored import NOBODY
-from xtcl.sampling.shuffle import Shuffle
 from xtcl.sampling.stumps import Stumps
 
 QUANTILES = (0.5, 0.9)

@@ -13,19 +13,19 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import make_view, views
 
+from xtcl.config import SamplerSettings
 from xtcl.errors import UsageError
-from xtcl.graph.datasets import block_model
-from xtcl.relations.capped_rows import CappedRows
-from xtcl.relations.nearest import factors, pairs
-from xtcl.relations.nearest.index import IndexSearch
-from xtcl.relations.nearest.on_device import use
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.relations import cosine as factors
+from xtcl.relations import topk as use
+from xtcl.relations import topk_rows as pairs
 from xtcl.relations.registry import make_relation, resolve_relations
+from xtcl.relations.search import IndexSearch
+from xtcl.relations.topk_rows import CappedRows
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.counting import count_patterns
-from xtcl.sampling.crossfit import label_folds, link_folds
-from xtcl.sampling.fold import Fold
+from xtcl.sampling.folds import Fold, label_folds, link_folds
 from xtcl.sampling.positives import find_positives
-from xtcl.sampling.settings import SamplerSettings
 from xtcl.sampling.stumps import Stumps
 from xtcl.sampling.xgsampler import XGSampler
 

@@ -12,12 +12,12 @@ import torch
 from dense import all_rows
 from strategies import make_graph, make_view
 
+from xtcl.config import SamplerSettings
 from xtcl.errors import DataError, NotFittedError, UsageError, XTCLError
 from xtcl.relations.registry import forget_relation, register_relation, resolve_relations
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.crossfit import label_folds, link_folds
+from xtcl.sampling.folds import label_folds, link_folds
 from xtcl.sampling.positives import find_positives
-from xtcl.sampling.settings import SamplerSettings
 from xtcl.sampling.xgsampler import XGSampler
 
 GENERAL = SamplerSettings(quantiles=(0.7, 0.95), sweeps=4)

@@ -13,8 +13,8 @@ from dense import all_rows
 from xtcl.relations.relation import Relation
 from xtcl.relations.thresholds import levels
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.fold import Fold
-from xtcl.sampling.shuffle import Shuffle
+from xtcl.sampling.candidates import Shuffle
+from xtcl.sampling.folds import Fold
 from xtcl.sampling.stumps import Stumps
 
 

@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import torch
 
+from xtcl.config import SamplerSettings
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.settings import SamplerSettings
 from xtcl.sampling.xgsampler import XGSampler
-from xtcl.tasks.registry import make_task
+from xtcl.tasks import make_task
 
 
 def random_view(count: int, labelled: bool) -> TrainingView:

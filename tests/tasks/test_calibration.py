@@ -8,11 +8,10 @@ import torch
 from small_runs import small_model
 from torch.nn.functional import one_hot
 
-from xtcl.graph.datasets import block_model
-from xtcl.graph.node_split import node_split
-from xtcl.tasks import calibration
-from xtcl.tasks.calibration import FACTORS, agreeing, calibrated_likelihood, sureness
-from xtcl.tasks.logistic_head import fit_logistic
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.graph.splits import node_split
+from xtcl.tasks import logistic as calibration
+from xtcl.tasks.logistic import FACTORS, agreeing, calibrated_likelihood, fit_logistic, sureness
 from xtcl.tasks.metrics import log_loss
 
 

@@ -19,24 +19,30 @@ from small_runs import (
 )
 from torch import nn
 
+from xtcl.config import Member, Plan, Recipe, TrainingSettings
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import LinkSplit
-from xtcl.graph.node_split import NodeSplit
-from xtcl.learning.encoders.joined import Joined
-from xtcl.learning.encoders.registry import ENCODERS
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.trainer import TrainingSettings
+from xtcl.graph.splits import LinkSplit, NodeSplit
+from xtcl.nn import ENCODERS
+from xtcl.nn.encoder import encoder_inputs
+from xtcl.nn.ensemble import Joined
 from xtcl.relations.view import TrainingView
-from xtcl.tasks.answers import LinkAnswer, NodeAnswer
-from xtcl.tasks.choice import Choice
-from xtcl.tasks.fit import LEAD, fit_task, with_head
+from xtcl.tasks.fit import (
+    LEAD,
+    FitOptions,
+    find_positives,
+    fit_sampler,
+    fit_task,
+    member_seed,
+    train_plan,
+    with_head,
+)
 from xtcl.tasks.link_prediction import LinkPrediction
-from xtcl.tasks.logistic_head import LogisticHead, finished, fit_logistic
+from xtcl.tasks.logistic import LogisticHead, finished, fit_logistic
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.pipeline import FitOptions, find_positives, fit_sampler, member_seed, train_plan
-from xtcl.tasks.recipe import Member, Plan, Recipe
-from xtcl.tasks.second_fit import second_fit
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.results import LinkAnswer, NodeAnswer
+from xtcl.tasks.self_training import second_fit
+from xtcl.tasks.task import Choice
+from xtcl.tasks.training_data import TrainingSide, training_side
 
 GRAPH = small_graph()
 
@@ -50,7 +56,7 @@ def recipe_of(task: str) -> Recipe:
 
 
 def test_nodes_end_in_logistic_regression_fitted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xtcl.tasks.second_fit.MOSTLY_RIGHT", 0.5)  # this graph is a hard one
+    monkeypatch.setattr("xtcl.tasks.self_training.MOSTLY_RIGHT", 0.5)  # this graph is a hard one
     side = side_of("nodes")
     fitted = fit_task(side, NodeClassification(), recipe_of("nodes"), FitOptions(seed=5))
     z = fitted.fitted.embedding

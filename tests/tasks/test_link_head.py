@@ -9,7 +9,7 @@ from safetensors.numpy import load, save
 from sklearn.linear_model import LogisticRegression
 
 from xtcl.errors import DataError, UsageError
-from xtcl.tasks import pair_features
+from xtcl.tasks import link_head as pair_features
 from xtcl.tasks.link_head import KINDS, LinkHead, fit_link_head
 from xtcl.tasks.metrics import auc
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import link_split
+from xtcl.graph.splits import link_split
 from xtcl.tasks.link_head import KINDS, fit_link_head
-from xtcl.tasks.link_scorer_choice import HiddenLinks, choose_scorer, fit_chosen, hide_links
+from xtcl.tasks.link_prediction import HiddenLinks, choose_scorer, fit_chosen, hide_links
 from xtcl.tasks.metrics import auc
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.training_data import TrainingSide, training_side
 
 GRAPH = block_model(80, num_classes=4)
 SIDE = training_side(GRAPH, link_split(GRAPH))

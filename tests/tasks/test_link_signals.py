@@ -11,25 +11,22 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
+from xtcl.config import Member, Plan, Recipe
 from xtcl.errors import DataError
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import link_split
-from xtcl.learning.encoders.joined import Joined
+from xtcl.graph.splits import link_split
+from xtcl.nn.ensemble import Joined
 from xtcl.relations.registry import make_relation
 from xtcl.relations.view import TrainingView
-from xtcl.tasks import link_signals as module
-from xtcl.tasks.fit import fit_task
-from xtcl.tasks.fitted import FittedEmbedding
-from xtcl.tasks.link_head import LinkHead, fit_link_head
-from xtcl.tasks.link_prediction import LinkPrediction
-from xtcl.tasks.link_scorer_choice import HiddenLinks, hide_links
-from xtcl.tasks.link_signals import ENOUGH, SignalHead, signal_names, signals
-from xtcl.tasks.logistic_head import fit_logistic
+from xtcl.tasks import link_head as module
+from xtcl.tasks.fit import FitOptions, fit_sampler, fit_task
+from xtcl.tasks.link_head import ENOUGH, LinkHead, SignalHead, fit_link_head, signal_names, signals
+from xtcl.tasks.link_prediction import HiddenLinks, LinkPrediction, hide_links
+from xtcl.tasks.logistic import fit_logistic
 from xtcl.tasks.metrics import auc
-from xtcl.tasks.pipeline import FitOptions, fit_sampler
-from xtcl.tasks.recipe import Member, Plan, Recipe
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.tasks.results import FittedEmbedding
+from xtcl.tasks.training_data import TrainingSide, training_side
 
 RELATIONS = ["link", "pagerank", "jaccard", "attribute-similarity"]
 GRAPH = block_model(240, num_classes=3, seed=1)

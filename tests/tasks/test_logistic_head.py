@@ -14,14 +14,20 @@ from safetensors.numpy import load, save
 from sklearn.linear_model import LogisticRegression
 
 from xtcl.errors import DataError, UsageError
-from xtcl.tasks import logistic_head, logistic_solver, strength_choice
-from xtcl.tasks.calibration import FACTORS, calibrated_likelihood
-from xtcl.tasks.logistic_head import LogisticHead, finished, fit_logistic, logistic_path
-from xtcl.tasks.logistic_solver import Weights
-from xtcl.tasks.strength_choice import (
+from xtcl.tasks import logistic as logistic_head
+from xtcl.tasks import logistic as strength_choice
+from xtcl.tasks import logistic_solver
+from xtcl.tasks.logistic import (
+    FACTORS,
     STRENGTHS,
+    LogisticHead,
+    calibrated_likelihood,
+    finished,
+    fit_logistic,
+    logistic_path,
     stratified_folds,
 )
+from xtcl.tasks.logistic_solver import Weights
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

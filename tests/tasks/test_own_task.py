@@ -8,19 +8,18 @@ import numpy as np
 import pytest
 import torch
 
+from xtcl.config import Plan
 from xtcl.errors import DataError, UsageError
 from xtcl.estimator import XTCL
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.judges import Indicator
-from xtcl.tasks.choice import Choice
+from xtcl.sampling.folds import Indicator
+from xtcl.tasks import TASKS, make_task
+from xtcl.tasks.custom import OwnTask
 from xtcl.tasks.fit import fit_task
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.own_task import OwnTask
-from xtcl.tasks.recipe import Plan
-from xtcl.tasks.registry import TASKS, make_task
-from xtcl.tasks.task import Task
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks.task import Choice, Task
+from xtcl.tasks.training_data import TrainingSide
 
 GRAPH = block_model(60, num_classes=3)
 CPU = torch.device("cpu")

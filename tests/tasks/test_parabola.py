@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from xtcl.tasks.logistic_design import Design, class_contrasts
-from xtcl.tasks.parabola import Parabola, ParabolaSearch
+from xtcl.tasks.logistic_solver import Design, Parabola, ParabolaSearch, class_contrasts
 
 PROBLEMS, CLASSES, ROWS, COLUMNS = 2, 3, 20, 5
 RIDGE = torch.tensor([0.1] * COLUMNS + [0.0], dtype=torch.float64)

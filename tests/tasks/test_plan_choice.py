@@ -12,28 +12,31 @@ import torch
 from small_runs import judged_recipe
 from torch import Tensor
 
+from xtcl.config import Member, Plan, Recipe, TrainingSettings
 from xtcl.errors import UsageError
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import link_split
-from xtcl.graph.node_split import node_split
-from xtcl.learning.encoders.joined import Joined
-from xtcl.learning.trainer import TrainingSettings
-from xtcl.learning.trainer import train as original_train
-from xtcl.learning.watch import Judge, Watch
+from xtcl.graph.splits import link_split, node_split
+from xtcl.nn.ensemble import Joined
 from xtcl.tasks import fit as fit_module
-from xtcl.tasks import pipeline
-from xtcl.tasks.choice import Choice, Train
-from xtcl.tasks.fit import fit_task
-from xtcl.tasks.fitted import FittedEmbedding
-from xtcl.tasks.link_prediction import HIDDEN_SHARE, LinkPrediction
-from xtcl.tasks.link_scorer_choice import choose_scorer, cosine_judge, fit_chosen, hide_links
-from xtcl.tasks.link_signals import SignalHead
+from xtcl.tasks import fit as pipeline
+from xtcl.tasks.fit import FitOptions, find_positives, fit_sampler, fit_task, train_plan
+from xtcl.tasks.link_head import SignalHead
+from xtcl.tasks.link_prediction import (
+    HIDDEN_SHARE,
+    LinkPrediction,
+    choose_scorer,
+    cosine_judge,
+    fit_chosen,
+    hide_links,
+)
 from xtcl.tasks.metrics import auc
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.pipeline import FitOptions, find_positives, fit_sampler, train_plan
-from xtcl.tasks.recipe import Member, Plan, Recipe
-from xtcl.tasks.training_side import training_side
+from xtcl.tasks.results import FittedEmbedding
+from xtcl.tasks.task import Choice, Train
+from xtcl.tasks.training_data import training_side
+from xtcl.training.early_stopping import Judge, Watch
+from xtcl.training.trainer import train as original_train
 
 GRAPH = block_model(80, num_classes=4)
 SIDE = training_side(GRAPH, link_split(GRAPH), use_labels=True)

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from xtcl.tasks import principal_rows as module
-from xtcl.tasks.logistic_solver import solve_path
-from xtcl.tasks.principal_rows import principal_rows
+from xtcl.tasks import logistic_solver as module
+from xtcl.tasks.logistic_solver import principal_rows, solve_path
 
 
 def correlated(n: int, d: int) -> Tensor:

@@ -17,18 +17,21 @@ from hypothesis import strategies as st
 from small_runs import small_graph, small_split
 from torch import Tensor
 
+from xtcl.config import (
+    BatchSettings,
+    Member,
+    Plan,
+    Recipe,
+    SamplerSettings,
+    TrainingSettings,
+    plain,
+)
 from xtcl.errors import UsageError
-from xtcl.learning.batch_settings import BatchSettings
-from xtcl.learning.loss import contrastive_loss
-from xtcl.learning.trainer import TrainingSettings
-from xtcl.runs.toml import to_toml
-from xtcl.sampling.settings import SamplerSettings
-from xtcl.tasks.fit import fit_task
-from xtcl.tasks.pipeline import FitOptions
-from xtcl.tasks.plain import plain
-from xtcl.tasks.recipe import Member, Plan, Recipe
-from xtcl.tasks.registry import make_task
-from xtcl.tasks.training_side import training_side
+from xtcl.nn.loss import contrastive_loss
+from xtcl.runs.config_file import to_toml
+from xtcl.tasks import make_task
+from xtcl.tasks.fit import FitOptions, fit_task
+from xtcl.tasks.training_data import training_side
 
 KINDS = [(task, encoder) for task in ("nodes", "links") for encoder in ("gcn", "gat", "own")]
 RECIPES = {f"{task} {encoder}": make_task(task).recipe(encoder) for task, encoder in KINDS}
@@ -264,7 +267,7 @@ def test_a_literal_fit_counts_all_labelled_pairs_and_minimises_equation_1(
         steps.append((z.detach(), drawn, loss.item()))
         return loss
 
-    monkeypatch.setattr("xtcl.learning.trainer.contrastive_loss", spy)
+    monkeypatch.setattr("xtcl.training.trainer.contrastive_loss", spy)
     fitted = fit_task(side, make_task(task), recipe, FitOptions()).fitted
     known = side.labelled if task == "nodes" else np.unique(side.graph.edges)
     assert fitted.sampler.counts_.counts.sum() == len(known) * (len(known) - 1)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from xtcl.tasks import second_fit as module
-from xtcl.tasks.logistic_head import LogisticHead, fit_logistic
-from xtcl.tasks.second_fit import MOSTLY_RIGHT, SURE, second_fit
+from xtcl.tasks import self_training as module
+from xtcl.tasks.logistic import LogisticHead, fit_logistic
+from xtcl.tasks.self_training import MOSTLY_RIGHT, SURE, second_fit
 
 CLASSES = np.array([1, 2, 4])  # codes need not be 0, 1, ...
 

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 from strategies import graphs
 
 from xtcl.errors import DataError, UsageError
-from xtcl.graph.datasets import block_model
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import link_split
-from xtcl.graph.node_split import NodeSplit, node_split
-from xtcl.graph.repairs import Repairs
-from xtcl.tasks.answers import LinkAnswer, NodeAnswer
-from xtcl.tasks.scoring import score_on_test
-from xtcl.tasks.training_side import TrainingSide, training_side
+from xtcl.graph.splits import NodeSplit, link_split, node_split
+from xtcl.graph.validation import Repairs
+from xtcl.tasks.metrics import score_on_test
+from xtcl.tasks.results import LinkAnswer, NodeAnswer
+from xtcl.tasks.training_data import TrainingSide, training_side
 
 
 @given(graphs(labels=["many", "some unknown"]), st.data())

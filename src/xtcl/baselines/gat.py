@@ -7,12 +7,14 @@ from itertools import pairwise
 from typing import ClassVar
 
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 from torch_geometric.nn import GATConv
 
 from xtcl.baselines.supervised import LINKS, Supervised, SupervisedSettings
 
 HEADS = 8
+
+
 CITATIONS = SupervisedSettings(
     hidden=64,
     dropout=0.6,
@@ -21,6 +23,8 @@ CITATIONS = SupervisedSettings(
     epochs=200,
     attention_dropout=0.6,
 )
+
+
 TUNED = SupervisedSettings(
     hidden=64, dropout=0.5, learning_rate=0.001, weight_decay=5e-5, epochs=1000, norm=True
 )

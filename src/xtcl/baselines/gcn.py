@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 from xtcl.baselines.supervised import LINKS, Supervised, SupervisedSettings
-from xtcl.learning.encoders.dropped_product import dropped_product
-from xtcl.learning.encoders.propagation import Propagation
+from xtcl.nn.functional import dropped_product
+from xtcl.nn.propagation import Propagation
 
 
 class TwoLayerGCN(nn.Module):

@@ -7,16 +7,15 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from xtcl.baselines.link_rows import leading_axes
 from xtcl.baselines.method import Method
-from xtcl.learning.inputs import encoder_inputs
+from xtcl.baselines.propagation import leading_axes
+from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
-from xtcl.tasks.answers import Answer, LinkAnswer, NodeAnswer
-from xtcl.tasks.link_prediction import HIDDEN_SHARE
-from xtcl.tasks.link_scorer_choice import choose_scorer, fit_chosen, hide_links
-from xtcl.tasks.logistic_head import fit_logistic
-from xtcl.tasks.second_fit import second_fit
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks.link_prediction import HIDDEN_SHARE, choose_scorer, fit_chosen, hide_links
+from xtcl.tasks.logistic import fit_logistic
+from xtcl.tasks.results import Answer, LinkAnswer, NodeAnswer
+from xtcl.tasks.self_training import second_fit
+from xtcl.tasks.training_data import TrainingSide
 
 
 class Logistic(Method):

@@ -7,10 +7,13 @@ from typing import ClassVar
 
 import torch
 
+from xtcl.config import Recipe
 from xtcl.errors import UsageError
 from xtcl.progress import Progress
-from xtcl.tasks.answers import Answer
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks import make_task
+from xtcl.tasks.fit import FitOptions, fit_task
+from xtcl.tasks.results import Answer
+from xtcl.tasks.training_data import TrainingSide
 
 
 class Method(ABC):
@@ -40,3 +43,47 @@ class Method(ABC):
             raise UsageError(
                 f"{self.title} has no task '{task}'. It knows: {', '.join(sorted(self.tasks))}."
             )
+
+
+class XTCLMethod(Method):
+    """XTCL with the default recipe of the task, or with another."""
+
+    tasks: ClassVar[frozenset[str]] = frozenset({"nodes", "links"})
+    encoder: ClassVar[str]
+
+    def __init__(self, recipe: Recipe | None = None) -> None:
+        self.recipe = recipe
+
+    def fit(
+        self,
+        side: TrainingSide,
+        task: str,
+        *,
+        seed: int,
+        device: torch.device,
+        progress: Progress,
+    ) -> Answer:
+        """Fit embeddings and head."""
+        self.check_task(task)
+        options = FitOptions(encoder=self.encoder, seed=seed, device=device, progress=progress)
+        return fit_task(side, make_task(task), self.recipe_for(task), options).answer
+
+    def recipe_for(self, task: str) -> Recipe:
+        """The recipe that a fit for `task` follows."""
+        return self.recipe or make_task(task).recipe(self.encoder)
+
+
+class XTCLGCN(XTCLMethod):
+    """XTCL, the method of this package, with graph convolutions."""
+
+    name: ClassVar[str] = "xtcl-gcn"
+    title: ClassVar[str] = "XTCL (GCN)"
+    encoder: ClassVar[str] = "gcn"
+
+
+class XTCLGAT(XTCLMethod):
+    """XTCL, the method of this package, with graph attention."""
+
+    name: ClassVar[str] = "xtcl-gat"
+    title: ClassVar[str] = "XTCL (GAT)"
+    encoder: ClassVar[str] = "gat"

@@ -9,20 +9,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xtcl.baselines.link_rows import judge, leading_axes
 from xtcl.baselines.method import Method
 from xtcl.graph.graph import Graph
-from xtcl.learning.encoders.propagation import Propagation
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.unit_rows import unit_rows
+from xtcl.nn.encoder import encoder_inputs
+from xtcl.nn.functional import unit_rows
+from xtcl.nn.propagation import Propagation
 from xtcl.progress import Progress
-from xtcl.tasks.answers import Answer, LinkAnswer, NodeAnswer
-from xtcl.tasks.link_prediction import HIDDEN_SHARE
-from xtcl.tasks.link_scorer_choice import fit_chosen, hide_links
-from xtcl.tasks.logistic_head import fit_logistic
-from xtcl.tasks.rows import take_rows
-from xtcl.tasks.second_fit import second_fit
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks.link_head import LinkHead
+from xtcl.tasks.link_prediction import (
+    HIDDEN_SHARE,
+    HiddenLinks,
+    choose_scorer,
+    fit_chosen,
+    hide_links,
+)
+from xtcl.tasks.logistic import fit_logistic, take_rows
+from xtcl.tasks.results import Answer, LinkAnswer, NodeAnswer
+from xtcl.tasks.self_training import second_fit
+from xtcl.tasks.training_data import TrainingSide
+from xtcl.training.trainer import seeded
 
 
 class Smoothing(NamedTuple):
@@ -35,8 +40,12 @@ class Smoothing(NamedTuple):
 Variant = tuple[Smoothing, ...]
 """The smoothings that stand side by side."""
 
+
 RAW, ONCE, TWICE, THRICE = (Smoothing(hops) for hops in range(4))
+
+
 PAGERANK = Smoothing(hops=10, restart=0.2)
+
 
 VARIANTS: tuple[Variant, ...] = (
     (ONCE,),
@@ -139,3 +148,34 @@ def side_by_side(parts: Mapping[Smoothing, Tensor], variant: Variant) -> Tensor:
 
 def _link_rows(parts: Mapping[Smoothing, Tensor], variant: Variant) -> np.ndarray:
     return leading_axes(side_by_side(parts, variant))
+
+
+AXES = 256
+
+
+class JudgedScorer(NamedTuple):
+    """The best scorer for some rows, and its AUC on the hidden links."""
+
+    head: LinkHead
+    auc: float
+
+
+def judge(links: HiddenLinks, rows: np.ndarray, seed: int, device: torch.device) -> JudgedScorer:
+    """Choose a scorer; `rows` [V, d] must not have seen the hidden links."""
+    head = choose_scorer(links, rows, seed, device=device)
+    return JudgedScorer(head, links.judge(head, rows, device))
+
+
+def leading_axes(rows: Tensor) -> np.ndarray:
+    """`rows` [V, d] in their first 256 singular directions, which all but keep inner products.
+
+    A weight for each of thousands of words would make a scorer's fit slow and large, and is no
+    better: on seed 1000 the best scorer of attributes has an AUC of 82.7 on Cora and 85.4 on Photo
+    with all columns, 82.3 and 85.7 with these; of once smoothed ones 91.5 and 96.4 against 92.2
+    and 96.7. Randomised (Halko, Martinsson and Tropp, 2011) with a fixed seed: the same rows give
+    the same axes. Cost O(256 V d), memory O(256 (V + d)).
+    """
+    axes = min(AXES, *rows.shape)
+    with seeded(0, rows.device):
+        left, spectrum, _ = torch.svd_lowrank(rows, q=axes, niter=2)
+    return np.asarray((left * spectrum).cpu().numpy())

@@ -11,18 +11,17 @@ from typing import ClassVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
-from xtcl.baselines.link_loss import NonLinks, Scorer, link_loss
 from xtcl.baselines.method import Method
-from xtcl.baselines.pair_network import LinkNetwork, PairPerceptron
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
-from xtcl.learning.inputs import encoder_inputs
-from xtcl.learning.trainer import embed, seeded
+from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
-from xtcl.tasks.answers import Answer, NodeAnswer
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks.link_head import checked_pairs, pair_scores
+from xtcl.tasks.results import Answer, LinkAnswer, NodeAnswer
+from xtcl.tasks.training_data import TrainingSide
+from xtcl.training.trainer import embed, seeded
 
 Loss = Callable[[Tensor, torch.Generator], Tensor]
 """The loss of the network's output [V, width]; may draw."""
@@ -205,3 +204,112 @@ def _links_loss(
         return link_loss(output, drawn, non_links.draw(drawn.shape[1], generator), scorer)
 
     return loss
+
+
+Scorer = Callable[[Tensor], Tensor]
+"""Log-odds [n] of pairs from the element-wise products of their ends [n, h]."""
+
+
+def inner_product(products: Tensor) -> Tensor:
+    """The scorer of a graph auto-encoder."""
+    return products.sum(dim=1)
+
+
+def link_loss(
+    z: Tensor, links: Tensor, non_links: Tensor, scorer: Scorer = inner_product
+) -> Tensor:
+    r"""Mean binary cross-entropy of :math:`\sigma(s(z_u \odot z_v))` over pairs [2, n].
+
+    With the inner product as s: Kipf and Welling, "Variational Graph Auto-Encoders", 2016. Cost
+    O(n h), and that of the scorer.
+    """
+    u, v = torch.cat([links, non_links], dim=1)
+    targets = torch.zeros(len(u), device=z.device)
+    targets[: links.shape[1]] = 1.0
+    # The gradient of an embedding look-up, unlike that of z[u], is summed in a fixed order.
+    ends = F.embedding(u, z), F.embedding(v, z)
+    return F.binary_cross_entropy_with_logits(scorer(ends[0] * ends[1]), targets)
+
+
+class NonLinks:
+    """Uniform draws, on the device of the links, from the pairs that are no links.
+
+    They come with replacement: an epoch sees a vanishing share of all pairs, and so no draw needs a
+    sort. `links` [2, E] are sorted, each once with u < v, as a graph keeps them.
+    """
+
+    def __init__(self, links: Tensor, num_nodes: int) -> None:
+        self.num_nodes = num_nodes
+        self.keys = links[0] * num_nodes + links[1]
+
+    def draw(self, want: int, generator: torch.Generator) -> Tensor:
+        """Non-links [2, n]; n is `want`, or less where most of all pairs are links.
+
+        Links and loops are struck from twice as many pairs as are wanted. Cost O(n log E).
+        """
+        ends = torch.randint(
+            self.num_nodes, (2, 2 * want + 64), generator=generator, device=self.keys.device
+        )
+        u, v = ends.min(dim=0).values, ends.max(dim=0).values
+        keys = u * self.num_nodes + v
+        places = torch.searchsorted(self.keys, keys).clamp(max=len(self.keys) - 1)
+        free = (u != v) & (self.keys[places] != keys)
+        return torch.stack([u[free], v[free]])[:, :want]
+
+
+SCORED_AT_ONCE = 2**16
+
+
+class PairPerceptron(nn.Module):
+    r""":math:`w^\top g_2(g_1(z_u \odot z_v)) + c`, where :math:`g_i(p) = \text{ReLU}(W_i p + b_i)`.
+
+    Three layers with dropout after each but the last, as in Li and others, "Evaluating Graph Neural
+    Networks for Link Prediction: Current Pitfalls and New Benchmarking", NeurIPS 2023. Cost of n
+    pairs: O(n h^2).
+    """
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.inner = nn.ModuleList(nn.Linear(width, width) for _ in range(2))
+        self.last = nn.Linear(width, 1)
+        self.dropout = dropout
+
+    def forward(self, products: Tensor) -> Tensor:
+        """Log-odds [n] of products [n, width]."""
+        h = products
+        for linear in self.inner:
+            h = F.dropout(F.relu(linear(h)), self.dropout, self.training)
+        found: Tensor = self.last(h)
+        return found.squeeze(1)
+
+
+class LinkNetwork(nn.Module):
+    """An encoder of nodes and a scorer of pairs, trained as one; None is the inner product."""
+
+    def __init__(self, encoder: nn.Module, scorer: PairPerceptron | None) -> None:
+        super().__init__()
+        self.encoder, self.scorer = encoder, scorer
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Embeddings [V, width]."""
+        z: Tensor = self.encoder(x, edge_index)
+        return z
+
+    def score(self, products: Tensor) -> Tensor:
+        """Log-odds [n] of the element-wise products [n, width] of two embeddings."""
+        return inner_product(products) if self.scorer is None else self.scorer(products)
+
+    def answer(self, z: Tensor) -> LinkAnswer:
+        """Scores by embeddings [V, width] that the trained network gave."""
+        if self.scorer is None:
+            embedding = z.double().cpu().numpy()
+            return LinkAnswer(lambda pairs: pair_scores(embedding, pairs, unit=False))
+        self.eval()
+
+        @torch.no_grad()
+        def score(pairs: np.ndarray) -> np.ndarray:
+            ends = torch.from_numpy(checked_pairs(pairs, len(z))).to(z.device)
+            found = [self.score(z[u] * z[v]) for u, v in torch.split(ends, SCORED_AT_ONCE, dim=1)]
+            return np.asarray(torch.cat(found).double().cpu().numpy())
+
+        return LinkAnswer(score)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from xtcl.cli.bars import Bars
-from xtcl.cli.errors import reported
-from xtcl.cli.graphs import read_graph, training_share
+from xtcl.cli.console import INTERRUPTED, Bars, plain_table, reported
 from xtcl.cli.options import (
     CapOption,
     ConfigOption,
     DataOption,
     DeviceOption,
     EdgesOption,
+    EncoderName,
+    EncoderOption,
     GraphName,
     IndexOption,
     JsonOption,
@@ -26,9 +28,16 @@ from xtcl.cli.options import (
     TaskName,
     TaskOption,
     TrainOption,
+    capped,
+    checked_seed,
+    read_config,
+    read_graph,
+    training_share,
 )
-from xtcl.cli.recipe_option import capped, read_config
-from xtcl.errors import UsageError
+from xtcl.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from xtcl.model_selection.tune import Tuned
 
 
 @reported
@@ -55,12 +64,12 @@ def evaluate(
 
     Tables: xtcl evaluate --nodes nodes.csv --edges edges.csv --label topic
     """
-    from xtcl.baselines.ceiling_scl import with_truth
-    from xtcl.baselines.registry import make_method
-    from xtcl.baselines.xtcl import XTCLMethod
+    from xtcl.baselines import make_method
+    from xtcl.baselines.method import XTCLMethod
     from xtcl.device import pick_device
-    from xtcl.experiments.evaluate import evaluate as run
-    from xtcl.report.markdown import spread
+    from xtcl.lab.methods.contrastive import with_truth
+    from xtcl.model_selection.evaluate import evaluate as run
+    from xtcl.report.charts import spread
 
     chosen = make_method(method)
     chosen.check_task(task.value)
@@ -98,3 +107,178 @@ def evaluate(
     )
     console.print("runs: " + ", ".join(f"{run:.2f}" for run in result.runs))
     console.print("seconds: " + ", ".join(f"{s:.1f}" for s in result.seconds))
+
+
+@reported
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="An experiment; a wrong name lists them."),
+    ],
+    datasets: Annotated[
+        str | None, typer.Option(help="Only these data sets, with commas between.")
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Only these systems, with commas between.")
+    ] = None,
+    splits: Annotated[int | None, typer.Option(min=1, help="How many splits.")] = None,
+    seed: Annotated[
+        int,
+        typer.Option(metavar="N", callback=checked_seed, help="The seed of the first split."),
+    ] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
+    draw_only: Annotated[
+        bool, typer.Option("--draw-only", help="Draw from the runs that are there; make none.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")] = Path(
+        "reproduction"
+    ),
+    device: DeviceOption = "auto",
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Redraw a table or figure of the paper from runs of your own.
+
+    Every run is kept; interrupted, the same command goes on.
+
+    Example: xtcl reproduce table-nodes --quick
+    """
+    from xtcl.device import pick_device
+    from xtcl.lab.experiments import draw_experiment, make_experiment
+    from xtcl.lab.experiments.experiment import Bench, Scope, read_records, run_missing
+
+    experiment = make_experiment(name)
+    scope = Scope(_names(datasets), _names(methods), splits, quick, seed)
+    measurements = experiment.measurements(scope)
+    notes = Console(stderr=True)
+    runs = out / experiment.name / "runs"
+    try:
+        if draw_only:
+            records = list(read_records(measurements, runs).values())
+        else:
+            bench = Bench(pick_device(device), data, Bars(notes))
+            records = run_missing(
+                measurements,
+                runs,
+                bench,
+                lambda line: notes.print(line, markup=False, highlight=False),
+            )
+    except KeyboardInterrupt:
+        typer.echo("Interrupted; the same command goes on from here.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    if not records:
+        state = f"is in {runs}" if draw_only else "could be made"
+        raise DataError(f"None of the {len(measurements)} runs of '{name}' {state}.")
+    page = draw_experiment(experiment, records, out / experiment.name)
+    if as_json:
+        described = {"name": experiment.name, "asked": len(measurements), "out": str(page.parent)}
+        typer.echo(json.dumps(described | {"runs": [asdict(record) for record in records]}))
+    else:
+        typer.echo(page.read_text(encoding="utf-8"))
+    notes.print(f"Written to {page.parent}.", markup=False, soft_wrap=True)
+    if len(records) < len(measurements) and not draw_only:
+        missing = len(measurements) - len(records)
+        raise DataError(f"{missing} of {len(measurements)} runs could not be made; see above.")
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip().lower() for name in text.split(",")]
+
+
+@reported
+def tune(
+    graph: GraphName = None,
+    nodes: NodesOption = None,
+    edges: EdgesOption = None,
+    label: LabelOption = None,
+    task: TaskOption = TaskName.nodes,
+    encoder: EncoderOption = EncoderName.gcn,
+    trials: Annotated[int, typer.Option(min=1, help="How many recipes to try.")] = 30,
+    rounds: Annotated[int, typer.Option(min=1, help="Fits that judge each of them.")] = 3,
+    seed: SeedOption = 0,
+    train: TrainOption = None,
+    out: Annotated[Path, typer.Option(help="Recipe file to write.")] = Path("tuned.toml"),
+    device: DeviceOption = "auto",
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Search for a better recipe inside the training labels (or links) of a split.
+
+    Use what it writes with `--config` of fit and evaluate. Interrupted, the same command goes on.
+
+    Example: xtcl tune cora --task nodes --encoder gcn --out tuned.toml
+    """
+    import xtcl
+    from xtcl.device import pick_device
+    from xtcl.model_selection.evaluate import make_split
+    from xtcl.model_selection.tune import require_optuna
+    from xtcl.model_selection.tune import tune as search
+    from xtcl.runs.config_file import write_tuned
+    from xtcl.tasks import make_task
+    from xtcl.tasks.training_data import training_side
+
+    require_optuna()
+    if out.exists():
+        raise UsageError(f"'{out}' is there already; choose another --out, or remove it.")
+    where = pick_device(device)
+    notes = Console(stderr=True)
+    whole = read_graph(graph, data, notes, task.value, nodes=nodes, edges=edges, label=label)
+    share = training_share(graph, task.value, train)
+    side = training_side(whole, make_split(whole, task.value, seed, share))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    store = out.with_name(f"{out.name}.search")
+    try:
+        tuned = search(
+            side,
+            task.value,
+            encoder.value,
+            trials=trials,
+            rounds=rounds,
+            seed=seed,
+            device=where,
+            progress=Bars(notes),
+            store=store,
+        )
+    except KeyboardInterrupt:
+        typer.echo("Interrupted; the same command goes on from here.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    described: dict[str, Any] = {
+        "graph": whole.name,
+        "task": task.value,
+        "encoder": encoder.value,
+        "trials": trials,
+        "rounds": rounds,
+        "seed": seed,
+        "metric": make_task(task.value).metric,
+        "default_hidden": round(100 * tuned.default_score, 4),
+        "best_hidden": round(100 * tuned.score, 4),
+        "version": xtcl.__version__,
+    }
+    write_tuned(out, described, tuned.recipe)
+    store.unlink()
+    if as_json:
+        typer.echo(json.dumps(described | {"changes": _changes(tuned), "out": str(out)}))
+    else:
+        _show(described, _changes(tuned), out)
+
+
+def _changes(tuned: Tuned) -> dict[str, Any]:
+    """Where the best trial has its knobs, but for those that are where the default has them."""
+    usual = tuned.trials[0].places
+    return {name: place for name, place in tuned.best.places.items() if place != usual[name]}
+
+
+def _show(described: dict[str, Any], changes: dict[str, Any], out: Path) -> None:
+    console = Console()
+    figure = f"hidden {described['metric']} (%)"
+    figures = plain_table("recipe", figure, numbers=[figure])
+    figures.add_row("default", f"{described['default_hidden']:.2f}")
+    figures.add_row(f"best of {described['trials']}", f"{described['best_hidden']:.2f}")
+    console.print(figures)
+    said = [f"{n} {p:.3g}" if isinstance(p, float) else f"{n} {p}" for n, p in changes.items()]
+    told = f"Changed: {', '.join(said)}." if said else "Nothing did better than the default."
+    console.print(
+        f"\n{told}\nRecipe written to {out}: use it with `xtcl fit --config {out}`.",
+        soft_wrap=True,
+        markup=False,
+    )

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from xtcl.cli.bars import Bars
-from xtcl.cli.errors import INTERRUPTED, reported
-from xtcl.cli.graphs import read_graph, training_share
+from xtcl.cli.check import print_plan
+from xtcl.cli.console import INTERRUPTED, Bars, plain_table, reported, weights_table
 from xtcl.cli.options import (
     LARGE_GRAPHS,
     CapOption,
@@ -33,21 +32,20 @@ from xtcl.cli.options import (
     TaskName,
     TaskOption,
     TrainOption,
+    read_config,
+    read_graph,
+    training_share,
 )
-from xtcl.cli.plan_table import print_plan
-from xtcl.cli.recipe_option import read_config
-from xtcl.cli.run_folder import CHECKPOINTS, check_out, finished_metrics, is_finished
-from xtcl.cli.tables import plain_table, weights_table
 from xtcl.errors import UsageError
+from xtcl.runs.run_folder import CHECKPOINTS, check_out, finished_metrics, is_finished
 
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
     from xtcl.graph.graph import Graph
-    from xtcl.graph.link_split import LinkSplit
-    from xtcl.graph.node_split import NodeSplit
-    from xtcl.learning.checkpoint import Checkpoints
-    from xtcl.planning.fit_plan import FitPlan
-    from xtcl.relations.store import RelationStore
+    from xtcl.graph.splits import LinkSplit, NodeSplit
+    from xtcl.planning.memory_plan import FitPlan
+    from xtcl.relations.store.relation_store import RelationStore
+    from xtcl.training.checkpoint import Checkpoints
 
 
 @reported
@@ -91,14 +89,13 @@ def fit(
 
     Tables: xtcl fit --nodes nodes.csv --edges edges.csv --label topic
     """
-    from xtcl.baselines.registry import make_method
-    from xtcl.device import pick_device
+    from xtcl.baselines import make_method
+    from xtcl.device import parse_memory, pick_device
+    from xtcl.distributed import together
     from xtcl.estimator import XTCL
-    from xtcl.experiments.evaluate import make_split, score_method
-    from xtcl.learning.checkpoint import Checkpoints
-    from xtcl.memory import parse_memory
-    from xtcl.ranks import together
-    from xtcl.runs.identity import fit_identity
+    from xtcl.model_selection.evaluate import make_split, score_method
+    from xtcl.prepare import fit_identity
+    from xtcl.training.checkpoint import Checkpoints
 
     rivals = [make_method(name.strip()) for name in compare.split(",") if name.strip()]
     for rival in rivals:
@@ -185,7 +182,7 @@ def _fit(
     resume: bool,
 ) -> None:
     """Fit, from what `checkpoints` hold of the same fit where that is wanted."""
-    from xtcl.ranks import ranks
+    from xtcl.distributed import ranks
 
     ranks().check_same(identity)
     if ranks().first:
@@ -210,8 +207,8 @@ def _show_plan(plan: FitPlan, budget: int | None, nodes: int, as_json: bool) -> 
 
 
 def _relation_store(folder: Path | None, limit: str | None) -> RelationStore | None:
-    from xtcl.memory import parse_memory
-    from xtcl.relations.store import RelationStore
+    from xtcl.device import parse_memory
+    from xtcl.relations.store.relation_store import RelationStore
 
     if folder is None:
         if limit is not None:

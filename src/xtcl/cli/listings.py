@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import os
+import platform
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -10,9 +13,8 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from xtcl.cli.errors import reported
+from xtcl.cli.console import plain_table, reported
 from xtcl.cli.options import DataOption, JsonOption, StoreOption
-from xtcl.cli.tables import plain_table
 from xtcl.errors import DataError
 
 
@@ -22,7 +24,7 @@ def datasets(data: DataOption = None, as_json: JsonOption = False) -> None:
 
     Example: xtcl datasets --data path/to/datasets
     """
-    from xtcl.graph.datasets import describe_datasets
+    from xtcl.graph.datasets.load import describe_datasets
 
     found = describe_datasets(data)
     if as_json:
@@ -68,7 +70,7 @@ def relations(store: StoreOption = None, as_json: JsonOption = False) -> None:
 
 
 def _stored_relations(folder: Path, as_json: bool) -> None:
-    from xtcl.relations.store import RelationStore
+    from xtcl.relations.store.relation_store import RelationStore
 
     if not folder.is_dir():
         raise DataError(
@@ -98,9 +100,9 @@ def methods(as_json: JsonOption = False) -> None:
 
     Example: xtcl methods
     """
+    from xtcl.baselines import METHODS
     from xtcl.baselines.method import Method
-    from xtcl.baselines.naive_xgboost import NaiveXGBoost
-    from xtcl.baselines.registry import METHODS
+    from xtcl.lab.methods.naive_xgboost import NaiveXGBoost
 
     listed: list[tuple[type[Method | NaiveXGBoost], str]] = [
         *((kind, f"xtcl evaluate --method {name}") for name, kind in METHODS.items()),
@@ -131,8 +133,6 @@ def doctor(data: DataOption = None, as_json: JsonOption = False) -> None:
 
     Example: xtcl doctor
     """
-    from xtcl.cli.environment import describe_environment
-
     found = describe_environment(data)
     if as_json:
         typer.echo(json.dumps(found))
@@ -143,3 +143,82 @@ def doctor(data: DataOption = None, as_json: JsonOption = False) -> None:
         for name, value in entries.items():
             table.add_row(f"  {name}", str(value))
         console.print(table)
+
+
+REQUIRED = (
+    "torch",
+    "torch_geometric",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "safetensors",
+    "pyarrow",
+    "typer",
+    "rich",
+    "jinja2",
+    "matplotlib",
+)
+
+
+OPTIONAL = {
+    "networkx": "NetworkX graphs",
+    "pandas": "frames as tables",
+    "polars": "frames as tables",
+    "faiss-cpu": "--index-past",
+    "optuna": "xtcl tune",
+    "xgboost": "benchmarks",
+}
+
+
+def describe_environment(data: Path | None) -> dict[str, dict[str, str]]:
+    """Versions, devices, memory and data sets, by section."""
+    import torch
+
+    import xtcl
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "versions": {
+            "xtcl": xtcl.__version__,
+            "python": platform.python_version(),
+            **{name: _version(name) for name in REQUIRED},
+        },
+        "optional": {name: f"{_version(name)} (for {use})" for name, use in OPTIONAL.items()},
+        "devices": {
+            "cpu cores": str(os.cpu_count()),
+            "torch threads": str(torch.get_num_threads()),
+            "memory": _memory(),
+            "gpu": ", ".join(gpus) or "none",
+        },
+        "data": _data(data),
+    }
+
+
+def _data(data: Path | None) -> dict[str, str]:
+    """The data folder, or what is wrong with it, and the data sets that need no download."""
+    from xtcl.errors import DataError
+    from xtcl.graph.datasets.load import describe_datasets
+
+    folder = str(data) if data else "none (set XTCL_DATA or give --data)"
+    try:
+        found = describe_datasets(data)
+    except DataError as missing:
+        folder = str(missing)
+        found = describe_datasets(Path(__file__).parent)  # what is packaged or in the cache
+    return {
+        "folder": folder,
+        "data sets here": ", ".join(info.name for info in found if info.available),
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return f"missing: pip install {name}"
+
+
+def _memory() -> str:
+    if not hasattr(os, "sysconf"):
+        return "unknown"
+    return f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GB"

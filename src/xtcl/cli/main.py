@@ -4,24 +4,57 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import xtcl
+from xtcl.cli.answers import embed, explain, links, predict, report
 from xtcl.cli.check import check
-from xtcl.cli.embed import embed
-from xtcl.cli.errors import INTERRUPTED, tell_warning
-from xtcl.cli.evaluate import evaluate
-from xtcl.cli.explain import explain
+from xtcl.cli.console import INTERRUPTED, tell_warning
+from xtcl.cli.evaluate import evaluate, reproduce, tune
 from xtcl.cli.fit import fit
-from xtcl.cli.links import links
 from xtcl.cli.listings import datasets, doctor, methods, relations
-from xtcl.cli.plain_help import PlainCommand, PlainGroup
-from xtcl.cli.predict import predict
-from xtcl.cli.report import report
-from xtcl.cli.reproduce import reproduce
-from xtcl.cli.tune import tune
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help leaves the type of flags away."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """The parameters, with `--help`."""
+        return _without_types(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Read the arguments; one taken for an option may have been the id of a node."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            told: Any = error  # of click, which typer brings along or not, as its version is
+            unknown = getattr(told, "option_name", "--")
+            takes_node = any(parameter.name == "node" for parameter in self.params)
+            if takes_node and not unknown.startswith("--"):
+                name = next((word for word in given if word.startswith(unknown)), unknown)
+                hint = f"For the node with that id write: -- {name}"
+                told.message = f"{told.message.rstrip('.')}. {hint}"
+            raise
+
+
+class PlainGroup(TyperGroup):
+    """The same for the command of commands."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """The parameters, with `--help`."""
+        return _without_types(super().get_params(ctx))
+
+
+def _without_types(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
 
 app = typer.Typer(
     name="xtcl",
@@ -31,10 +64,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
 COMMANDS = (
     *(fit, check, predict, embed, links, explain, report),
     *(evaluate, tune, reproduce, datasets, relations, methods, doctor),
 )
+
+
 for command in COMMANDS:
     app.command(cls=PlainCommand)(command)
 

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from xtcl.errors import DataError, first_few
-from xtcl.graph.arrays import first_offenders, to_array
-from xtcl.graph.attributes import sound_copy
-from xtcl.graph.edges import canonical_edges, check_edges
+from xtcl.errors import DataError, UsageError, first_few
 from xtcl.graph.graph import Graph
-from xtcl.graph.validation import id_array
+from xtcl.graph.validation import (
+    canonical_edges,
+    check_edges,
+    first_offenders,
+    id_array,
+    sound_copy,
+    to_array,
+)
 
 if TYPE_CHECKING:
     import networkx
@@ -207,3 +211,26 @@ def _of_directed(graph: Graph, pairs: np.ndarray[Any, Any]) -> Graph:
 
 def _warn_ignored(what: str) -> None:
     warnings.warn(f"Ignored: {what}. Edges of a Graph carry no weights.", stacklevel=4)
+
+
+def as_graph(graph: Any) -> Graph:
+    """`graph` itself, or a Graph made from a PyG `Data` or a NetworkX graph.
+
+    Of a NetworkX graph, the node attributes `x` and `label` are taken where they are there, as
+    `Graph.to_networkx` writes them; for others, make the Graph with `Graph.from_networkx`.
+    """
+    if isinstance(graph, Graph):
+        return graph
+    homes = {kind.__module__.partition(".")[0] for kind in type(graph).__mro__}
+    if "torch_geometric" in homes:
+        return Graph.from_pyg(graph)
+    if "networkx" in homes:
+        named = {name for _, values in graph.nodes(data=True) for name in values}
+        return Graph.from_networkx(
+            graph,
+            attributes=["x"] if "x" in named else None,
+            label="label" if "label" in named else None,
+        )
+    raise UsageError(
+        f"A {type(graph).__name__} is no graph: give an xtcl Graph, a PyG Data or a NetworkX graph."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -11,14 +12,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from xtcl.graph.arrays import Attributes, IntArray, SparseMatrix, frozen, shared_view
-from xtcl.graph.attributes import check_attributes
-from xtcl.graph.edges import both_directions, canonical_edges, check_edges
-from xtcl.graph.fingerprint import fingerprint_of
+from xtcl.graph.encoding import TableEncoding
 from xtcl.graph.labels import encode_labels, values_of
-from xtcl.graph.repairs import Repairs
-from xtcl.graph.tables.encoding import TableEncoding
-from xtcl.graph.validation import check_invariants, check_node_ids, count_nodes
+from xtcl.graph.validation import (
+    Attributes,
+    IntArray,
+    Repairs,
+    SparseMatrix,
+    both_directions,
+    canonical_edges,
+    check_attributes,
+    check_edges,
+    check_invariants,
+    check_node_ids,
+    count_nodes,
+    frozen,
+    shared_view,
+)
 
 if TYPE_CHECKING:
     import networkx
@@ -219,14 +229,14 @@ class Graph:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the graph to one pickle-free .npz file, atomically and byte for byte repeatable."""
-        from xtcl.graph.files import save_graph
+        from xtcl.graph.save import save_graph
 
         save_graph(self, path)
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Graph:
         """Read and check what `save` wrote; a damaged file gives a `DataError`."""
-        from xtcl.graph.files import load_graph
+        from xtcl.graph.save import load_graph
 
         return load_graph(path)
 
@@ -269,3 +279,32 @@ class Graph:
         from xtcl.graph.convert import graph_from_scipy
 
         return graph_from_scipy(adjacency, attributes, labels, name=name)
+
+
+_BLOCK_BYTES = 1 << 24
+
+
+def fingerprint_of(attributes: Attributes, edges: IntArray) -> str:
+    """SHA-256 over the shape, the nonzero attributes by row, and the edges.
+
+    Dense attributes are read in blocks of rows as if they were CSR, so that both forms of one
+    content agree without a whole copy in the other form.
+    """
+    counts, columns, values = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
+    if isinstance(attributes, np.ndarray):
+        step = max(1, _BLOCK_BYTES // max(1, 4 * attributes.shape[1]))
+        for start in range(0, attributes.shape[0], step):
+            block = attributes[start : start + step]
+            present = block != 0
+            counts.update(present.sum(axis=1).astype("<i8").tobytes())
+            columns.update(np.nonzero(present)[1].astype("<i8").tobytes())
+            values.update(block[present].astype("<f4").tobytes())
+    else:
+        counts.update(np.diff(attributes.indptr).astype("<i8").tobytes())
+        columns.update(attributes.indices.astype("<i8").tobytes())
+        values.update(attributes.data.astype("<f4").tobytes())
+    whole = hashlib.sha256(f"xtcl graph 1 {attributes.shape} {edges.shape}".encode())
+    for part in (counts, columns, values):
+        whole.update(part.digest())
+    whole.update(edges.astype("<i8").tobytes())
+    return whole.hexdigest()

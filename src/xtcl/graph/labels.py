@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from xtcl.errors import DataError, first_few
-from xtcl.graph.arrays import IntArray, first_offenders, to_array
+from xtcl.graph.validation import IntArray, first_offenders, to_array
 
 UNKNOWN = -1
+
+
 Encoded = tuple[IntArray | None, tuple[Hashable, ...]]
 
 

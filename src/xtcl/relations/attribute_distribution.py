@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import scipy.sparse as sp
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.factors import cosine_rows, spread
+from xtcl.relations.cosine import cosine_rows, nearest_by_factors, spread
 from xtcl.relations.relation import Relation, Rows
+from xtcl.relations.topk import Cut, Nearest, NearestRows
 from xtcl.relations.view import ATTRIBUTES, LINKS, TrainingView
 
 
@@ -47,3 +49,40 @@ class AttributeDistribution(Relation):
     def prepare(self, view: TrainingView) -> Rows:
         """Cosines of the factors."""
         return cosine_rows(self.factors(view))
+
+
+BLOCK = 2**14
+
+
+class AttributeDistributionRows:
+    """By its factors, or from what the label relation below has kept of the same."""
+
+    def __init__(
+        self, relation: AttributeDistribution, view: TrainingView, cut: Cut, index_past: int | None
+    ) -> None:
+        self.view, self.key = view, _kept(relation, cut, index_past)
+        self.search = _search(relation, view, cut, index_past)
+        self.index_recall: float | None = getattr(self.search, "index_recall", None)
+
+    def __call__(self, nodes: Tensor) -> NearestRows:
+        """The above sets of `nodes`."""
+        kept: sp.csr_array | None = self.view.shared.get(self.key)
+        if kept is None:
+            return self.search(nodes)
+        return NearestRows.of(kept[nodes.cpu().numpy()], self.view.device)
+
+
+def _search(
+    relation: AttributeDistribution, view: TrainingView, cut: Cut, index_past: int | None
+) -> Nearest:
+    """The search by factors; one for all who ask, because an index takes long to build."""
+    return view.once(
+        ("search", relation, cut, index_past),
+        lambda: nearest_by_factors(relation.factors(view), cut, index_past),
+    )
+
+
+def _kept(
+    relation: AttributeDistribution, cut: Cut, index_past: int | None
+) -> tuple[str, AttributeDistribution, Cut, int | None]:
+    return ("kept", relation, cut, index_past)

@@ -10,11 +10,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.relations.attribute_distribution import AttributeDistribution
-from xtcl.relations.factors import cosine_rows
+from xtcl.distributed import shared_rows
+from xtcl.relations.attribute_distribution import BLOCK, AttributeDistribution, _kept, _search
+from xtcl.relations.cosine import cosine_rows
 from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.shared_rows import shared_rows
 from xtcl.relations.thresholds import check_quantiles, levels
+from xtcl.relations.topk import Cut
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
 
 TILES = 8
@@ -88,3 +89,21 @@ class AttributeLabelDistribution(Relation):
         everyone = torch.arange(view.num_nodes, device=view.device)
         tiles = 1 if view.device.type == "cpu" else TILES
         return shared_rows(block, everyone, tiles * similarity.tile, len(labelled))
+
+
+def attribute_label_factors(
+    relation: AttributeLabelDistribution, view: TrainingView, cap: int, index_past: int | None
+) -> Tensor:
+    """Its factors with S^k cut to the cap. O(V cap) memory for it, shared by all folds."""
+    source = AttributeDistribution(relation.hops)
+    cut = Cut.of(relation.quantile, cap, view.num_nodes)
+
+    def compute() -> sp.csr_array:
+        find = _search(source, view, cut, index_past)
+        everyone = torch.arange(view.num_nodes, device=view.device)
+        return shared_rows(
+            lambda nodes: find(nodes).matrix(view.num_nodes), everyone, BLOCK, view.num_nodes
+        )
+
+    above = view.once(_kept(source, cut, index_past), compute)
+    return relation.spread_over(above, view, np.arange(view.num_nodes))

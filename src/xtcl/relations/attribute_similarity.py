@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from xtcl.relations.factors import cosine_rows
+from xtcl.relations.cosine import cosine_rows
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.view import ATTRIBUTES, TrainingView
 

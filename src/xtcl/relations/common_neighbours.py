@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.relations.kernels.use import kernels_run_on
-from xtcl.relations.sparse import dense_rows, product, row_entries, to_device
+from xtcl.relations.sparse import (
+    dense_rows,
+    is_among,
+    kernels_run_on,
+    product,
+    row_entries,
+    to_device,
+)
+from xtcl.relations.topk import Lists
+from xtcl.relations.view import TrainingView
 
 PATH = {"cpu": 96, "cuda": 24}
 """What walking a path of two steps costs on a device, in entries of a sparse product."""
+
+
 MAX_PATHS = 2**23
 """Paths to walk at once, but for those of a single node: some 300 MB."""
 
@@ -26,7 +37,7 @@ def common_neighbours(adjacency: sp.csr_array, device: torch.device) -> Callable
     """
     links = to_device(adjacency, device)
     if kernels_run_on(device):
-        from xtcl.relations.kernels.paths import count_paths
+        from xtcl.relations.triton_kernels import count_paths
 
         return lambda nodes: count_paths(links.crow_indices(), links.col_indices(), nodes)
     paths = adjacency @ np.diff(adjacency.indptr)
@@ -64,3 +75,54 @@ def neighbourhood(adjacency: sp.csr_array, hops: int) -> sp.csr_array:
     within.setdiag(0.0)
     within.eliminate_zeros()
     return within
+
+
+class Links(NamedTuple):
+    """A sparse matrix in CSR form, columns ascending within a row."""
+
+    start: Tensor  # int64 [V + 1]
+    end: Tensor  # int64 [E]
+    weight: Tensor  # float32 [E]
+
+    @classmethod
+    def of(cls, matrix: sp.csr_array, device: torch.device) -> Links:
+        """A SciPy matrix on the device."""
+        links = to_device(matrix, device)
+        return cls(links.crow_indices().long(), links.col_indices().long(), links.values())
+
+    @classmethod
+    def among(cls, view: TrainingView) -> Links:
+        """The adjacency of a view, once for all searches."""
+        return view.once("links on the device", lambda: cls.of(view.adjacency, view.device))
+
+    @property
+    def num_nodes(self) -> int:
+        """V."""
+        return len(self.start) - 1
+
+    @property
+    def degree(self) -> Tensor:
+        """Entries of every row, int64 [V]."""
+        return self.start.diff()
+
+    def steps(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """All links of `nodes`, one node after the other: the place of the node, the other end."""
+        row, entry = row_entries(self.start, nodes)
+        return row, self.end[entry]
+
+    def hold(self, nodes: Tensor, row: Tensor, partner: Tensor) -> Tensor:
+        """Which pairs (nodes[row], partner) are links: bool [m]. Cost: O(m log n) for n links."""
+        place, end = self.steps(nodes)
+        return is_among(row * self.num_nodes + partner, place * self.num_nodes + end)
+
+
+def ends_of_two(links: Links, nodes: Tensor) -> Lists:
+    """How many paths of two steps lead from `nodes` to others, int64: rows of A A.
+
+    Cost: a sort of the paths.
+    """
+    shape = (len(nodes), links.num_nodes)
+    row, middle = links.steps(nodes)
+    path, end = links.steps(middle)
+    key, count = torch.unique(row[path] * shape[1] + end, return_counts=True)
+    return Lists(key, count, shape)

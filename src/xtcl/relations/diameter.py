@@ -10,19 +10,26 @@ import torch
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 from torch import Tensor
 
-from xtcl.ranks import Ranks, ranks
-from xtcl.relations.kernels.use import kernels_run_on
-from xtcl.relations.sparse import to_device
+from xtcl.distributed import Ranks, ranks
+from xtcl.relations.sparse import kernels_run_on, to_device
 
 UNREACHED = -1
+
+
 SEARCHES = 16
 """Searches of a rank, where there are several, before they tell each other what they found."""
+
+
 SEARCHES_OF_A_GPU = 256
 """Searches that a GPU makes at once, in less time than a CPU takes for one."""
+
+
 MOST_STEPS = 2**15
 """What a kernel counts up to."""
 
+
 CPU = torch.device("cpu")
+
 
 Bounds = tuple[np.ndarray, np.ndarray]
 """No eccentricity is below the first or above the second, each int64 [V]."""
@@ -102,7 +109,7 @@ def _searches_of_a_gpu(
     adjacency: sp.csr_array, most: int, device: torch.device
 ) -> Callable[[np.ndarray], Bounds]:
     """Searches from SEARCHES_OF_A_GPU nodes at once; no two nodes are further apart than `most`."""
-    from xtcl.relations.kernels.reach import steps_within_reach
+    from xtcl.relations.triton_kernels import steps_within_reach
 
     links = to_device(adjacency, device)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.factors import cosine_rows, spread
+from xtcl.relations.cosine import cosine_rows, spread
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.view import LABELS, LINKS, TrainingView
 

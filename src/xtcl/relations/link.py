@@ -9,8 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
+from xtcl.relations.common_neighbours import Links
 from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.sparse import dense_rows, scaled, to_device
+from xtcl.relations.sparse import dense_rows, row_entries, scaled, to_device
+from xtcl.relations.topk import Cut, Lists, Nearest, in_parts, in_parts_numpy
 from xtcl.relations.view import LINKS, TrainingView
 
 
@@ -54,3 +56,22 @@ class Link(Relation):
             return dense_rows(weights, nodes)
 
         return compute
+
+
+def nearest_by_link_numpy(relation: Link, view: TrainingView, cut: Cut) -> Nearest:
+    """Exact. Cost: O(d_u) for a row."""
+    weights = normalised_adjacency(view.adjacency)
+    return in_parts_numpy(lambda nodes: weights[nodes], np.diff(weights.indptr), cut, view)
+
+
+def nearest_by_link(relation: Link, view: TrainingView, cut: Cut) -> Nearest:
+    """Exact. Cost: O(d_u log d_u) for a row."""
+    weights = normalised_adjacency(view.adjacency)
+    links = Links.of(weights, view.device)
+
+    def explore(nodes: Tensor) -> Lists:
+        row, entry = row_entries(links.start, nodes)
+        shape = (len(nodes), view.num_nodes)
+        return Lists(row * view.num_nodes + links.end[entry], links.weight[entry], shape)
+
+    return in_parts(explore, np.diff(weights.indptr), cut, view)

@@ -31,8 +31,10 @@ PAPER_RELATIONS: tuple[type[Relation], ...] = (
     AttributeLabelDistribution,
 )
 
+
 EVIDENCE = frozenset({ATTRIBUTES, LINKS, LABELS})
 """What a relation can read."""
+
 
 _known: dict[str, type[Relation]] = {kind.name: kind for kind in PAPER_RELATIONS}
 

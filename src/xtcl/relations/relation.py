@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,16 +11,20 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
+from xtcl.graph.graph import Graph
 from xtcl.relations.view import LABELS, TrainingView
 
 Rows = Callable[[Tensor], Tensor]
 """Takes node indices [b], gives their similarities to all nodes, float32 [b, V]."""
 
+
 AT_ONCE = 2**26
 """Pairs of one call on a GPU, where rows are made one by one: 256 MB of similarities."""
 
+
 IN_CACHE = 2**20
 """Numbers of an array that a CPU passes over again and again: three of them stay in its cache."""
+
 
 TOLERANCE = 1e-6
 """How far rounding may carry a similarity above 1; it is then cut to 1."""
@@ -162,3 +166,20 @@ class SimilarityRows:
                 f"{int(nodes[row])} and {column} have {found[row, column].item():.7g}: scale it."
             )
         return found.detach().clamp(max=1).to(self.device, torch.float32)
+
+
+def path_of_four() -> TrainingView:
+    """The path 0 - 1 - 2 - 3 with two attributes; the labels of all but node 3 are known."""
+    graph = Graph.from_arrays(
+        attributes=[[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 2.0]],
+        edges=[[0, 1, 2], [1, 2, 3]],
+        labels=[0, 1, 0, 1],
+        name="path of four",
+    )
+    return TrainingView.of(graph, labelled=[0, 1, 2])
+
+
+def rows(relation: Relation, view: TrainingView, nodes: Sequence[int]) -> list[list[float]]:
+    """Similarities of `nodes` to all nodes, rounded to three digits."""
+    block = relation.on(view)(torch.tensor(nodes))
+    return [[round(value, 3) for value in row] for row in block.tolist()]

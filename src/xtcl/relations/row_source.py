@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
 
+import torch
 from torch import Tensor
 
-from xtcl.relations.above_rows import AboveRows
-from xtcl.relations.relation import Relation
+from xtcl.relations.relation import Relation, SimilarityRows, tile_rows
+from xtcl.relations.sparse import AboveRows, LevelLists
+from xtcl.relations.thresholds import levels
+from xtcl.relations.topk import Nearest, NearestRows, explores_on, list_levels_numpy
+from xtcl.relations.topk import list_levels as torch_list_levels
+from xtcl.relations.topk_dispatch import index_settings, nearest
 from xtcl.relations.view import TrainingView
 
 
@@ -41,3 +48,118 @@ class RowSource(Protocol):
 
     def rows(self, nodes: Tensor) -> AboveRows:
         """The above pairs of `nodes`, which rise."""
+
+
+class LevelRows(Protocol):
+    """Whatever gives the levels of one relation."""
+
+    def levels(self, nodes: Tensor) -> Tensor:
+        """Levels of `nodes` [b] to all nodes, uint8 [b, V]."""
+
+    def both(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Similarities and levels of `nodes`, each [b, V]."""
+
+
+class ComputedLevels:
+    """Levels that are computed from the relation's similarities, which are bound when asked for."""
+
+    settings: ClassVar[Mapping[str, Any]] = {}
+    notes: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, relation: Relation, view: TrainingView, quantiles: Sequence[float]) -> None:
+        self.relation = relation
+        self.view = view
+        self.quantiles = tuple(quantiles)
+
+    @cached_property
+    def similarities(self) -> SimilarityRows:
+        """The relation's rows."""
+        return self.relation.on(self.view)
+
+    @property
+    def height(self) -> int:
+        """Rows to compute at a time."""
+        return tile_rows(self.view.device)
+
+    def rows(self, nodes: Tensor) -> AboveRows:
+        """The above pairs of `nodes`, which rise."""
+        return AboveRows.of_block(nodes, *self.both(nodes))
+
+    def levels(self, nodes: Tensor) -> Tensor:
+        """Levels of `nodes` [b] to all nodes, uint8 [b, V]: of rows that are still in a cache."""
+        tiles = self.similarities.tiles(nodes)
+        return torch.cat([levels(rows, part, self.quantiles) for part, rows in tiles])
+
+    def both(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Similarities and levels of `nodes`, each [b, V]."""
+        similarities = self.similarities(nodes)
+        return similarities, levels(similarities, nodes, self.quantiles)
+
+
+LISTED_ROWS = 2**13
+"""Nodes of a block, unless another number is asked for: some 100 MB with nine lists of 32."""
+
+
+@dataclass
+class SearchedLists:
+    """Above sets cut to the `cap` best; the search is bound when it is first asked for.
+
+    `few` says that a pass asks for too few rows to build an index for it alone. `index_recall` is
+    the share of the best that an index found, as far as lists were searched for or read.
+    """
+
+    relation: Relation
+    view: TrainingView
+    quantiles: tuple[float, ...]
+    cap: int
+    index_past: int | None = None
+    few: bool = False
+    index_recall: float | None = field(default=None, init=False)
+    height: ClassVar[int] = LISTED_ROWS
+
+    @cached_property
+    def search(self) -> Nearest:
+        """What finds the lists."""
+        found = nearest(
+            self.relation,
+            self.view,
+            self.quantiles[0],
+            self.cap,
+            index_past=self.index_past,
+            few=self.few,
+        )
+        self.index_recall = getattr(found, "index_recall", None)
+        return found
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What decides the lists beside the relation, the view and the quantiles."""
+        indexed = index_settings(self.relation, self.view, self.index_past, few=self.few)
+        return {"cap": self.cap} | indexed
+
+    @property
+    def notes(self) -> Mapping[str, Any]:
+        """What an index found of the best, if one was asked."""
+        return {} if self.index_recall is None else {"index_recall": self.index_recall}
+
+    def lists(self, nodes: Tensor) -> LevelLists:
+        """The lists of `nodes` [b]."""
+        found = self.search(nodes)
+        return LevelLists(found.rows, found.nodes, self._levels(found))
+
+    def rows(self, nodes: Tensor) -> AboveRows:
+        """The same with their similarities, of `nodes` that rise."""
+        found = self.search(nodes)
+        return AboveRows.of_lists(
+            nodes, found.start.diff(), found.nodes, found.similarities, self._levels(found)
+        )
+
+    def _levels(self, found: NearestRows) -> Tensor:
+        """The level of every entry, uint8."""
+        if len(self.quantiles) == 1:
+            return torch.ones(len(found.nodes), dtype=torch.uint8, device=found.nodes.device)
+        num_nodes = self.view.num_nodes
+        if explores_on(self.view.device):
+            return torch_list_levels(found, self.quantiles, self.cap, num_nodes)
+        reached = list_levels_numpy(found.matrix(num_nodes), self.quantiles, self.cap)
+        return torch.from_numpy(reached).to(self.view.device)

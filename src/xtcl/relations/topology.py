@@ -1,4 +1,8 @@
-"""Topology similarity: the mutual information of two neighbourhoods."""
+"""Topology: nodes that share neighbours, merged with the best of those that share none.
+
+How few of the latter need to be looked at says `nearest.topology`. Their order for each of the
+degrees is short and made beforehand, as NumPy does it; rows are put together on the device.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,102 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.relations.common_neighbours import common_neighbours
-from xtcl.relations.kernels.use import kernels_run_on
+from xtcl.relations.common_neighbours import Links, common_neighbours, ends_of_two
+from xtcl.relations.jaccard import paths_of_two
 from xtcl.relations.relation import Relation, Rows
+from xtcl.relations.sparse import is_among, kernels_run_on, ranges
+from xtcl.relations.topk import (
+    Cut,
+    Lists,
+    Nearest,
+    best_of_lists,
+    best_of_lists_numpy,
+    floors,
+    floors_numpy,
+    in_parts,
+    in_parts_numpy,
+    ranges_numpy,
+    rows_of,
+)
 from xtcl.relations.view import LINKS, TrainingView
+
+
+def nearest_by_topology(relation: Topology, view: TrainingView, cut: Cut) -> Nearest:
+    """Exact. Cost: a sort of the paths of two steps, and O(K cap) for K degrees in a part."""
+    links, count = Links.among(view), view.num_nodes
+    degrees, kind, disjoint = relation.without_overlap(view)
+    order = DegreeOrder(kind.cpu().numpy(), disjoint.cpu().numpy())
+    most = disjoint.amax(dim=1)
+
+    def first(own: Tensor, length: Tensor) -> Lists:
+        """For nodes of the kinds `own` the `length` most similar if they share nothing."""
+        longest = torch.zeros(len(degrees), dtype=torch.int64, device=own.device)
+        longest.scatter_reduce_(0, own, length, "amax")
+        known = order.orders(longest.cpu().numpy())
+        begin, values, nodes = (torch.from_numpy(part).to(own.device) for part in known)
+        row, entry = ranges(begin[own], length)
+        return Lists.sorted(row * count + nodes[entry], values[entry], (len(own), count))
+
+    def explore(nodes: Tensor) -> Lists:
+        shared, own = ends_of_two(links, nodes), kind[nodes]
+        u, v = degrees[own][shared.row], degrees[kind[shared.node]]
+        alike = mutual_information(u, v, shared.value.double(), count).float()
+        sharing = Lists(shared.key, alike, shared.shape)
+        best = Lists.of(best_of_lists(sharing, nodes, Cut(cut.cap, cut.cap)), count)
+        enough = (cut.cap + 1 + shared.start.diff()).clamp_max(count)
+        others = first(own, torch.where(floors(best, cut.cap) <= most[own], enough, 0))
+        # A pair that shares neighbours is not one of the others, even if its similarity is 0.
+        value = torch.where(is_among(others.key, shared.key), 0.0, others.value)
+        key = torch.cat([best.key, others.key])
+        return Lists.sorted(key, torch.cat([best.value, value]), shared.shape)
+
+    return in_parts(explore, paths_of_two(view.adjacency) + cut.cap + 1, cut, view)
+
+
+# Topology: nodes that share neighbours, merged with the best of those that share none.
+#
+# The similarity of two nodes that share nothing depends on their degrees only. So all nodes of one
+# degree have the same order of the others; the first of it that share nothing with u, and are not
+# u, are the best such. No more than cap + (number that share) + 1 need to be looked at, and none
+# where the cap best that share are larger than the first of the order.
+
+
+FEW = 2**15
+"""Pairs whose logarithms are taken together: as many as the cache holds."""
+
+
+def nearest_by_topology_numpy(relation: Topology, view: TrainingView, cut: Cut) -> Nearest:
+    """Exact. Cost: the paths of two steps, and O(K cap) for K different degrees in a part."""
+    links, count = sp.csr_array(view.adjacency), view.num_nodes
+    degrees, kind, disjoint = (part.cpu() for part in relation.without_overlap(view))
+    order = DegreeOrder(kind.numpy(), disjoint.numpy())
+    most = disjoint.numpy().max(axis=1)
+
+    def sharing(nodes: np.ndarray) -> sp.csr_array:
+        shared = sp.csr_array(links[nodes] @ links)
+        row, overlap = rows_of(shared), torch.from_numpy(shared.data)
+        for few in (slice(a, a + FEW) for a in range(0, shared.nnz, FEW)):
+            u, v = kind[nodes[row[few]]], kind[shared.indices[few]]
+            both = overlap[few].double()
+            overlap[few] = mutual_information(degrees[u], degrees[v], both, count).float()
+        return shared
+
+    def explore(nodes: np.ndarray) -> sp.csr_array:
+        shared = sharing(nodes)
+        best = best_of_lists_numpy(shared, nodes, Cut(cut.cap, cut.cap))
+        own = kind.numpy()[nodes]
+        wanted = np.flatnonzero(floors_numpy(best, cut.cap) <= most[own])
+        length = np.zeros(len(nodes), dtype=np.int64)
+        length[wanted] = np.minimum(cut.cap + 1 + np.diff(shared.indptr)[wanted], count)
+        others = order.first(own, length)
+        shared.data[:] = 1.0  # as a mask; a pair that shares neighbours may have a similarity of 0
+        return sp.csr_array(best + (others - others.multiply(shared)))
+
+    return in_parts_numpy(explore, paths_of_two(links) + cut.cap + 1, cut, view)
 
 
 def mutual_information(degree_u: Tensor, degree_v: Tensor, shared: Tensor, count: int) -> Tensor:
@@ -81,7 +174,7 @@ class Topology(Relation):
         kinds, kind, disjoint = self.without_overlap(view)
 
         if kernels_run_on(view.device):
-            from xtcl.relations.kernels.information import inform_
+            from xtcl.relations.triton_kernels import inform_
 
             total = torch.tensor(count, dtype=torch.float64, device=view.device)
 
@@ -105,3 +198,47 @@ class Topology(Relation):
             return similarity
 
         return compute
+
+
+class DegreeOrder:
+    """Node v is of kind `kind[v]`, and `table` [K, K] is the similarity of two kinds."""
+
+    def __init__(self, kind: np.ndarray, table: np.ndarray) -> None:
+        self.table = table
+        self.members = np.argsort(kind, kind="stable")
+        self.size = np.bincount(kind, minlength=len(table))
+        self.start = np.cumsum(self.size) - self.size
+
+    def first(self, kinds: np.ndarray, length: np.ndarray) -> sp.csr_array:
+        """For a node of each kind its `length` most similar nodes, equals in their order."""
+        length = np.minimum(length, len(self.members))
+        longest = np.zeros(len(self.table), dtype=np.int64)
+        np.maximum.at(longest, kinds, length)
+        begin, values, nodes = self.orders(longest)
+        entry = ranges_numpy(begin[kinds], length)
+        start = np.concatenate([[0], np.cumsum(length)])
+        shape = (len(kinds), len(self.members))
+        return sp.csr_array((values[entry], nodes[entry], start), shape=shape)
+
+    def orders(self, length: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The first `length` [K] nodes for every kind, one kind after the other.
+
+        Where those of a kind begin [K], similarities and nodes.
+        """
+        values, nodes = [np.zeros(0, np.float32)], [np.zeros(0, np.int64)]
+        for kind in np.flatnonzero(length).tolist():
+            value, node = self._order(kind, int(length[kind]))
+            values.append(value)
+            nodes.append(node)
+        return np.cumsum(length) - length, np.concatenate(values), np.concatenate(nodes)
+
+    def _order(self, kind: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+        value = self.table[kind]
+        descending = np.argsort(-value, kind="stable")
+        reached = np.searchsorted(np.cumsum(self.size[descending]), length)
+        chosen = np.flatnonzero(value >= value[descending[reached]])
+        taken = np.minimum(self.size[chosen], length)
+        nodes = self.members[ranges_numpy(self.start[chosen], taken)]
+        values = np.repeat(value[chosen], taken)
+        order = np.lexsort((nodes, -values))[:length]
+        return values[order], nodes[order]

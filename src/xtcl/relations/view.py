@@ -15,7 +15,10 @@ from xtcl.graph.graph import Graph
 from xtcl.relations.sparse import dense_on
 
 T = TypeVar("T")
+
+
 Attributes = np.ndarray | sp.csr_array
+
 
 ATTRIBUTES, LINKS, LABELS = "attributes", "links", "labels"
 

@@ -21,32 +21,37 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from torch import Tensor, nn
 
+from xtcl.config import Plan, Recipe, plain
 from xtcl.errors import DataError, UsageError, XTCLError
 from xtcl.files import atomic_path
 from xtcl.graph.graph import Graph
-from xtcl.learning.encoders.joined import Joined
-from xtcl.learning.encoders.registry import encoder_maker
-from xtcl.learning.inputs import encoder_inputs
+from xtcl.nn import encoder_maker
+from xtcl.nn.encoder import encoder_inputs
+from xtcl.nn.ensemble import Joined
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.kept_counts import counted, restored
-from xtcl.sampling.xgsampler import XGSampler
+from xtcl.sampling.xgsampler import XGSampler, counted, restored
+from xtcl.tasks import TASKS, make_task
 from xtcl.tasks.fit import FittedTask
-from xtcl.tasks.fitted import FittedEmbedding
-from xtcl.tasks.link_signals import SignalHead
-from xtcl.tasks.logistic_head import LogisticHead
-from xtcl.tasks.plain import plain
-from xtcl.tasks.recipe import Plan, Recipe
-from xtcl.tasks.registry import TASKS, make_task
+from xtcl.tasks.link_head import SignalHead
+from xtcl.tasks.logistic import LogisticHead
+from xtcl.tasks.results import FittedEmbedding
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.tasks.training_data import TrainingSide
 
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
 
+
 SCHEMA = 3
+
+
 HEADS: dict[str, Any] = {"nodes": LogisticHead, "links": SignalHead}
+
+
 LOCAL = ("progress", "device", "store")
 """Parameters that belong to the machine of the fit."""
+
+
 FILES = ("training_graph.npz", "encoder.safetensors", "tables.safetensors", "head.safetensors")
 
 

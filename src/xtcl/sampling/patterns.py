@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from xtcl.distributed import ranks
 from xtcl.errors import UsageError
-from xtcl.ranks import ranks
-from xtcl.relations.pattern_rows import PatternRows
+from xtcl.relations.rows import PatternRows
 from xtcl.sampling.stumps import Stumps
 
 MAX_PATTERNS = 2**24

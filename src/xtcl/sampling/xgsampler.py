@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 
+from xtcl.config import SamplerSettings
+from xtcl.distributed import alone, ranks
 from xtcl.errors import DataError, NotFittedError, UsageError
-from xtcl.ranks import alone, ranks
-from xtcl.relations.block_height import block_height
-from xtcl.relations.capped_rows import CappedRows
-from xtcl.relations.level_rows import LevelRows
-from xtcl.relations.pattern_rows import PatternRows, usable
+from xtcl.relations.blocks import block_height
 from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.relation import Relation
-from xtcl.relations.searched_lists import LISTED_ROWS
+from xtcl.relations.row_source import LISTED_ROWS, LevelRows
+from xtcl.relations.rows import PatternRows, usable
 from xtcl.relations.store.relation_store import RelationStore
+from xtcl.relations.topk_rows import CappedRows, pair_similarities
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.counting import count_groups
-from xtcl.sampling.findings import PairExplanation, PairSignal, RelationWeight
-from xtcl.sampling.fold import Fold
-from xtcl.sampling.groups import GroupCounts, deal
-from xtcl.sampling.kept_positives import kept_positives
-from xtcl.sampling.learned import learn
-from xtcl.sampling.pair_similarities import pair_similarities
+from xtcl.sampling.counting import GroupCounts, count_groups, deal
+from xtcl.sampling.folds import Fold
 from xtcl.sampling.patterns import PatternCounts, check_code_fits, num_patterns
-from xtcl.sampling.positives import Positives, find_positives
-from xtcl.sampling.settings import SamplerSettings
-from xtcl.sampling.stumps import Stumps, sigmoid
+from xtcl.sampling.positives import Positives, find_positives, kept_positives
+from xtcl.sampling.stumps import (
+    Stumps,
+    fit_stumps,
+    precision,
+    prior_log_odds,
+    sigmoid,
+    training_order,
+    with_prior,
+)
 
 
 def tiles_are_tall(device: torch.device) -> bool:
@@ -263,3 +267,109 @@ class XGSampler:
             block_height(view.num_nodes, view.device) if self.settings.cap is None else LISTED_ROWS
         )
         return self.block_rows or usual
+
+
+@dataclass(frozen=True)
+class RelationWeight:
+    """What the sampler learned about one relation.
+
+    `order` is its place in the training order (1 is first), `precision` the share of matches among
+    the `support` counted pairs at its highest level, `w0` and `w1` the weights of a pair below all
+    thresholds and above all of them, `weights` the weight of every level, `importance` the largest
+    of their absolute values: the paper's max(|w0|, |w1|).
+    """
+
+    relation: str
+    order: int
+    precision: float
+    support: int
+    w0: float
+    w1: float
+    importance: float
+    weights: tuple[float, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Plain values for a JSON file."""
+        return asdict(self) | {"weights": list(self.weights)}
+
+
+@dataclass(frozen=True)
+class PairSignal:
+    """One relation's part in the score of one pair."""
+
+    relation: str
+    similarity: float
+    thresholds: tuple[float, ...]
+    level: int
+    weight: float
+
+
+@dataclass(frozen=True)
+class PairExplanation:
+    """Why v is a positive of u or not: the signals, strongest first, and what they add up to."""
+
+    u: int
+    v: int
+    base: float
+    signals: tuple[PairSignal, ...]
+    score: float
+    probability: float
+
+
+def counted(sampler: XGSampler) -> dict[str, np.ndarray]:
+    """The counts of a fitted sampler, and those of its groups where it has them."""
+    arrays = {"codes": sampler.counts_.codes, "counts": sampler.counts_.counts}
+    if sampler.groups_ is None:
+        return arrays
+    table = sampler.groups_.table
+    return arrays | {"group_codes": table.codes, "group_counts": table.counts}
+
+
+def restored(sampler: XGSampler, view: TrainingView, arrays: Mapping[str, np.ndarray]) -> XGSampler:
+    """The sampler, fitted from what `counted` gave; older files have no groups."""
+    by_group = None
+    if "group_codes" in arrays:
+        by_group = PatternCounts(arrays["group_codes"], arrays["group_counts"])
+    return sampler.restore(view, PatternCounts(arrays["codes"], arrays["counts"]), by_group)
+
+
+class Learned(NamedTuple):
+    """The stumps, and the weights they come to, in training order."""
+
+    stumps: Stumps
+    weights: tuple[RelationWeight, ...]
+
+
+def learn(names: Sequence[str], settings: SamplerSettings, table: PatternCounts) -> Learned:
+    """Fit the stumps of the relations `names`, the digits of the codes, to counts of patterns."""
+    top = len(settings.quantiles)
+    digits, counts = table.levels(len(names), top), table.counts
+    precisions, support = precision(digits, counts, top)
+    order = training_order(precisions, support)
+    base = settings.base_score
+    believed = with_prior(digits, counts, top, settings.prior_pairs)
+    stumps = fit_stumps(
+        *believed,
+        num_levels=top + 1,
+        order=order,
+        base=prior_log_odds(counts) if isinstance(base, str) else float(base),
+        sweeps=settings.sweeps,
+        penalty=settings.penalty,
+        guarded=isinstance(base, str),
+    )
+    if isinstance(base, str):
+        stumps = stumps.centred(*believed)
+    weights = tuple(
+        RelationWeight(
+            relation=names[r],
+            order=place + 1,
+            precision=float(precisions[r]),
+            support=int(support[r]),
+            w0=float(stumps.weights[r, 0]),
+            w1=float(stumps.weights[r, -1]),
+            importance=float(np.abs(stumps.weights[r]).max()),
+            weights=tuple(float(w) for w in stumps.weights[r]),
+        )
+        for place, r in enumerate(order)
+    )
+    return Learned(stumps, weights)

@@ -1,1 +1,22 @@
 """What a task asks of an embedding: heads that turn rows into answers, metrics that judge them."""
+
+from __future__ import annotations
+
+from xtcl.errors import UsageError
+from xtcl.tasks.link_prediction import LinkPrediction
+from xtcl.tasks.node_classification import NodeClassification
+from xtcl.tasks.task import Task
+
+TASKS: dict[str, type[Task]] = {"nodes": NodeClassification, "links": LinkPrediction}
+
+
+def make_task(task: str | Task) -> Task:
+    """The task called "nodes" or "links", or the task itself."""
+    if isinstance(task, Task):
+        return task
+    if task not in TASKS:
+        raise UsageError(
+            f"There is no task '{task}'. Known: {', '.join(TASKS)}; or give an OwnTask with your "
+            "own indicator function."
+        )
+    return TASKS[task]()

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from xtcl.config import Plan, Recipe, plain
+from xtcl.device import give_back_freed
+from xtcl.distributed import ranks
 from xtcl.graph.graph import Graph
-from xtcl.learning.checkpoint import NoCheckpoints
-from xtcl.learning.watch import Judge
-from xtcl.memory import give_back_freed
-from xtcl.ranks import ranks
-from xtcl.tasks.answers import Answer
-from xtcl.tasks.choice import Choice, Train
-from xtcl.tasks.fitted import FittedEmbedding
-from xtcl.tasks.link_signals import SignalHead
-from xtcl.tasks.pipeline import (
-    FitOptions,
-    Found,
-    doubting,
-    embedded_again,
-    find_positives,
-    train_plan,
-)
-from xtcl.tasks.plain import plain
-from xtcl.tasks.recipe import Plan, Recipe
-from xtcl.tasks.task import Task
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.nn import encoder_maker
+from xtcl.nn.encoder import encoder_inputs
+from xtcl.nn.ensemble import HOPS, Joined
+from xtcl.nn.functional import forget
+from xtcl.nn.loss import Loss
+from xtcl.progress import Progress
+from xtcl.relations.relation import Relation
+from xtcl.relations.store.relation_store import RelationStore
+from xtcl.relations.view import TrainingView
+from xtcl.sampling.positives import Positives
+from xtcl.sampling.xgsampler import XGSampler, counted, restored
+from xtcl.tasks.link_head import SignalHead
+from xtcl.tasks.results import NOTHING, Answer, FittedEmbedding
+from xtcl.tasks.task import Choice, Task, Train
+from xtcl.tasks.training_data import TrainingSide
+from xtcl.training.checkpoint import NoCheckpoints
+from xtcl.training.early_stopping import Judge, Watch
+from xtcl.training.trainer import embed, train
 
 LEAD = 0.005
 """By how much the log-likelihood of a held-out label must be higher with all that was learned, some
@@ -151,3 +154,184 @@ def _choice(tensors: dict[str, Tensor]) -> Choice:
         if name.startswith("scorer.")
     }
     return Choice(plan, SignalHead.from_tensors(scorer) if scorer else None)
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What a fit needs to know besides its recipe."""
+
+    encoder: str | nn.Module = "gcn"
+    relations: str | Sequence[str | Relation] = "paper"
+    loss: Loss | None = None  # in place of Equation 1
+    seed: int = 0
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    block_rows: int | None = None
+    keep_relations: bool = True  # after the positives, for explanations and scores of links
+    store: RelationStore | None = None
+    progress: Progress = field(default_factory=Progress)
+    checkpoints: NoCheckpoints = field(default_factory=NoCheckpoints)
+
+
+class Found(NamedTuple):
+    """What the sampler learned, and the table [V, B] of positives it found.
+
+    `trust` is the share of the best candidates that are likely enough, but never less than one of
+    the B places: what was learned is not to be lost altogether.
+    """
+
+    sampler: XGSampler
+    positives: np.ndarray
+    trust: float = 1.0
+
+    @classmethod
+    def among(cls, candidates: Positives, sampler: XGSampler, recipe: Recipe) -> Found:
+        """Those of the sampler's best candidates that the recipe takes for positives."""
+        likely = (candidates.chances >= recipe.least_chance)[candidates.filled]
+        share = float(likely.mean()) if len(likely) else 0.0
+        nodes = candidates.likely(recipe.least_chance).nodes
+        return cls(sampler, nodes, max(share, 1 / recipe.positives))
+
+
+def fit_sampler(training: Graph, task: Task, recipe: Recipe, options: FitOptions) -> XGSampler:
+    """Learn from `training` which relations speak for the task."""
+    view = TrainingView.of(training, TrainingSide(training).labelled, options.device)
+    sampler = XGSampler(
+        options.relations,
+        recipe.sampler,
+        block_rows=options.block_rows,
+        seed=options.seed,
+        store=options.store,
+    )
+    saved = options.checkpoints.load("counts")
+    if saved is not None:
+        arrays = {name: tensor.numpy() for name, tensor in saved.items()}
+        return restored(sampler, view, arrays)
+    folds = task.folds(view, recipe.crossfit, np.random.default_rng([options.seed, 0]))
+    with options.progress.stage("learning which relations matter", len(folds)) as advance:
+        sampler.fit(view, folds, advance)
+    kept = {name: torch.from_numpy(array) for name, array in counted(sampler).items()}
+    options.checkpoints.save("counts", kept)
+    return sampler
+
+
+def find_positives(training: Graph, task: Task, recipe: Recipe, options: FitOptions) -> Found:
+    """Fit the sampler and take every node's best candidates."""
+    sampler = fit_sampler(training, task, recipe, options)
+    saved = options.checkpoints.load("positives")
+    if saved is not None:
+        return Found(sampler, saved["nodes"].numpy(), float(saved["trust"]))
+    with options.progress.stage("finding positives", sampler.view_.num_nodes) as advance:
+        unwanted = task.excluded(sampler.view_, recipe)
+        candidates = sampler.positives(recipe.positives, exclude=unwanted, progress=advance)
+    found = Found.among(candidates, sampler, recipe)
+    trust = torch.tensor(found.trust, dtype=torch.float64)
+    kept = {"nodes": torch.from_numpy(found.positives), "trust": trust}
+    options.checkpoints.save("positives", kept)
+    if not options.keep_relations:
+        sampler.forget_relations()
+    give_back_freed()
+    return found
+
+
+def train_plan(
+    training: Graph,
+    task: Task,
+    recipe: Recipe,
+    plan: Plan,
+    found: Found,
+    options: FitOptions,
+    judge: Judge | None = None,
+    to_beat: float = NOTHING,
+) -> FittedEmbedding:
+    """Train the members of `plan` one after the other, each with a seed of its own, and join them.
+
+    With a judge each of them is trained for as long as the judge sees it improve; `to_beat` is its
+    best verdict on another plan.
+    """
+    x, edge_index = encoder_inputs(training, options.device)
+    sources = task.sources(found.sampler.view_, found.positives, recipe)
+    encoders, parts, losses, members = [], [], [], []
+    verdict = NOTHING
+    for number, member in enumerate(plan.members):
+        watch = None if judge is None else Watch(judge, to_beat=to_beat)
+        with options.progress.stage("training", member.training.epochs) as advance:
+            encoder, trained = train(
+                encoder_maker(options.encoder, x.shape[1], member.encoder),
+                x,
+                edge_index,
+                sources,
+                member.training,
+                seed=member_seed(options.seed, number),
+                on_epoch=_counting(advance),
+                checkpoints=options.checkpoints.inside(f"member-{number}"),
+                watch=watch,
+                loss=options.loss,
+            )
+        give_back_freed()
+        verdict = verdict if watch is None else watch.best
+        encoders.append(encoder)
+        parts.append(trained.embedding)
+        losses.append(trained.losses)
+        epochs = watch.epochs if watch is not None and watch.epochs else member.training.epochs
+        members.append(member.trained(epochs, found.trust))
+    # The random attributes of a graph without any are nothing to keep.
+    attributes = plan.attributes if training.has_attributes else 0.0
+    joined = Joined(encoders, [member.weight for member in members], attributes, found.trust)
+    with torch.no_grad():
+        embedding = joined.join(parts, x, edge_index)
+    forget(joined)  # the data are no part of the model
+    del parts
+    give_back_freed()
+    return FittedEmbedding(
+        found.sampler,
+        found.positives,
+        Plan(tuple(members), attributes),
+        joined.eval(),
+        embedding,
+        tuple(losses),
+        verdict,
+    )
+
+
+def doubting(fitted: FittedEmbedding, num_attributes: int, doubt: float) -> FittedEmbedding:
+    """The fit with its trust in what was learned multiplied by `doubt`.
+
+    Its embedding is what the encoder would say, to rounding: what was learned is shortened, and no
+    member embeds once more.
+    """
+    encoder = fitted.encoder.trusting(doubt * float(fitted.encoder.trust))
+    embedding = fitted.embedding.clone()
+    learned = embedding.shape[1] - len(HOPS) * num_attributes
+    embedding[:, :learned] *= doubt**0.5
+    return replace(fitted, encoder=encoder, embedding=embedding)
+
+
+def embedded_again(
+    fitted: FittedEmbedding, training: Graph, device: torch.device
+) -> FittedEmbedding:
+    """The fit with the embedding that its encoder gives, to the last bit."""
+    embedding = embed(fitted.encoder, *encoder_inputs(training, device), fitted.plan.batch)
+    forget(fitted.encoder)  # the data are no part of the model
+    return replace(fitted, embedding=embedding)
+
+
+def member_seed(seed: int, number: int) -> int:
+    """The seed of a plan's member: the first has the fit's own, the others seeds drawn from it.
+
+    Torch reads no more than 32 bits of a seed on a CPU.
+    """
+    if number == 0:
+        return seed
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+
+
+def _counting(advance: Callable[[int], None]) -> Callable[[int, float], None]:
+    """Tells progress how many epochs are new; a resumed training starts with more than one."""
+    done = 0
+
+    def on_epoch(epoch: int, loss: float) -> None:
+        nonlocal done
+        advance(epoch - done)
+        done = epoch
+
+    return on_epoch

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,26 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from xtcl.errors import DataError, UsageError
-from xtcl.tasks.logistic_head import LogisticHead, fit_logistic, logistic_path
+from xtcl.errors import DataError, UsageError, first_few
+from xtcl.nn.functional import unit_rows
+from xtcl.tasks.logistic import (
+    USUAL_STRENGTH,
+    Floats,
+    LogisticHead,
+    Rows,
+    checked_rows,
+    fit_logistic,
+    logistic_path,
+)
 from xtcl.tasks.metrics import auc
-from xtcl.tasks.pair_features import Pairs, checked_pairs, pair_features, pair_scores
-from xtcl.tasks.rows import Floats, Rows, checked_rows
-from xtcl.tasks.strength_choice import USUAL_STRENGTH
+from xtcl.tasks.results import FittedEmbedding
 
 KINDS = ("cosine", "inner", "hadamard")
+
+
 LINK_FOLDS = 3
+
+
 # Links that made z are easier than others, so strong penalties do best on sparse graphs; a coarse
 # grid is enough, because hidden links judge it.
 LINK_STRENGTHS = (0.03, 0.3, 3.0, 30.0)
@@ -173,3 +184,254 @@ def _checked_kind(kind: str) -> str:
     if kind not in KINDS:
         raise UsageError(f"There is no link scorer named {kind!r}; use one of {', '.join(KINDS)}.")
     return kind
+
+
+class LinkBlocks:
+    """What `SignalHead.score` gives, to rounding, for every pair of some nodes with some others.
+
+    Cost of b nodes with m others: b m d, and the relations' rows of the b nodes; memory that of
+    some thirty numbers a pair, and the embedding in float64.
+    """
+
+    def __init__(self, head: SignalHead, fitted: FittedEmbedding) -> None:
+        self.head = head
+        self.fitted = fitted
+        self.rows = fitted.embedding.double()
+        self.unit = unit_rows(self.rows)
+
+    def scores(self, nodes: Tensor, others: Tensor) -> Floats:
+        """Log-odds [b, m]; no node may have more links than any of the others has."""
+        cosine = self.unit[nodes] @ self.unit[others].T
+        score = _scores(self.head.scorer, self.rows, self.unit, nodes, others, cosine)
+        shape = tuple(score.shape)
+        if len(self.head.names) == 1:
+            return float(self.head.weight_[0]) * score.cpu().numpy() + self.head.bias_
+        pairs = torch.stack([nodes.repeat_interleave(len(others)), others.repeat(len(nodes))])
+        compared, alike = (part.flatten().cpu().numpy() for part in (score, cosine))
+        signals = with_relations(self.fitted, compared, alike, pairs.cpu().numpy())
+        odds: Floats = (signals @ self.head.weight_ + self.head.bias_).reshape(shape)
+        return odds
+
+
+def _scores(
+    scorer: LinkHead, rows: Tensor, unit: Tensor, nodes: Tensor, others: Tensor, cosine: Tensor
+) -> Tensor:
+    if scorer.kind == "cosine":
+        return cosine
+    if scorer.kind == "inner":
+        return rows[nodes] @ rows[others].T
+    weight = torch.tensor(scorer.weight_, device=rows.device)
+    return (weight * unit[nodes]) @ unit[others].T + scorer.bias_
+
+
+# What speaks for a link between two nodes: their embeddings, their degrees, the relations.
+#
+# A scorer of embeddings knows how close two nodes came, and not how many links they have to give,
+# nor
+# what the relations saw of them before training. So the chance of a link is
+#
+# .. math:: \sigma\Big(b + \sum_i w_i x_i(u, v)\Big)
+#
+# with the signals :math:`x_i`: the scorer's own score; the cosine of the embeddings;
+# :math:`\log(1 + d)` of the node with fewer links and of the other; every relation's
+# :math:`s_r(u, v)`, from the node with fewer links to the other; and :math:`\log(1 + 10^4 s_r)`,
+# because the small similarities of sparse relations differ by orders of magnitude.
+#
+# The weights are learned from links that a whole fit has not seen: of the links it was fitted on,
+# relations and embeddings know too much.
+
+
+SMALL = 1e4
+"""One over the similarity from which on the logarithm of a signal grows."""
+
+
+ENOUGH = 100
+"""Hidden links from which on a few dozen weights can be learned."""
+
+
+def signals(fitted: FittedEmbedding, scorer: LinkHead, pairs: Pairs) -> Floats:
+    """The signals of pairs [2, n], one in a column, in the order of `signal_names`."""
+    score = scorer.score(fitted.embedding, pairs)  # checks the pairs, too
+    return with_relations(fitted, score, pair_scores(fitted.embedding, pairs, unit=True), pairs)
+
+
+def with_relations(fitted: FittedEmbedding, score: Floats, cosine: Floats, pairs: Pairs) -> Floats:
+    """The signals of pairs whose embeddings have been compared: the scorer's score and cosine."""
+    degree = np.diff(fitted.sampler.view_.adjacency.indptr)
+    from_fewer = np.where(degree[pairs[0]] > degree[pairs[1]], pairs[::-1], pairs)
+    fewer, more = np.log1p(degree[from_fewer])
+    related = fitted.sampler.similarities(from_fewer).astype(np.float64)
+    return np.column_stack([score, cosine, fewer, more, related, np.log1p(SMALL * related)])
+
+
+def signal_names(fitted: FittedEmbedding) -> tuple[str, ...]:
+    """What the columns of `signals` are."""
+    relations = [relation.name for relation in fitted.sampler.relations_]
+    logs = [f"log {name}" for name in relations]
+    return ("scorer", "cosine", "fewer links", "more links", *relations, *logs)
+
+
+@dataclass(frozen=True)
+class SignalHead:
+    """Log-odds of a link as a weighted sum of signals, of which the scorer's is the first."""
+
+    scorer: LinkHead
+    names: tuple[str, ...]
+    weight_: Floats
+    bias_: float
+
+    @classmethod
+    def of(cls, scorer: LinkHead) -> SignalHead:
+        """The scorer alone."""
+        weight, bias = scorer.log_odds_
+        return cls(scorer, ("scorer",), np.array([weight]), bias)
+
+    def around(self, scorer: LinkHead) -> SignalHead:
+        """The same weights with another scorer of the same kind."""
+        return SignalHead.of(scorer) if len(self.names) == 1 else replace(self, scorer=scorer)
+
+    @classmethod
+    def fit(
+        cls,
+        fitted: FittedEmbedding,
+        scorer: LinkHead,
+        links: Pairs,
+        non_links: Pairs,
+        *,
+        seed: int = 0,
+    ) -> SignalHead:
+        """Learn the weights of all signals from pairs that neither `fitted` nor `scorer` has seen.
+
+        Of fewer than ENOUGH links nothing can be learned: then it is the scorer alone.
+        """
+        if links.shape[1] < ENOUGH:
+            return cls.of(scorer)
+        found = signals(fitted, scorer, np.hstack([non_links, links]))
+        labels = np.repeat([0, 1], [non_links.shape[1], links.shape[1]])
+        mean, spread = found.mean(axis=0), found.std(axis=0)
+        spread[spread == 0] = 1.0
+        head = fit_logistic(
+            (found - mean) / spread,
+            labels,
+            folds=LINK_FOLDS,
+            seed=seed,
+            normalise=False,
+            device=fitted.embedding.device,
+        )
+        weight, bias = collapsed(head)
+        return cls(
+            scorer, signal_names(fitted), weight / spread, bias - float(weight @ (mean / spread))
+        )
+
+    def score(self, fitted: FittedEmbedding, pairs: Pairs) -> Floats:
+        """Log-odds of a link for each of the pairs [2, n]."""
+        if len(self.names) == 1:
+            return float(self.weight_[0]) * self.scorer.score(fitted.embedding, pairs) + self.bias_
+        if self.names != signal_names(fitted):
+            raise DataError(
+                f"The link head weighs the signals {', '.join(self.names)}, but the fit has "
+                f"{', '.join(signal_names(fitted))}; pass the fit it was made with."
+            )
+        return signals(fitted, self.scorer, pairs) @ self.weight_ + self.bias_
+
+    def to_tensors(self) -> dict[str, NDArray[Any]]:
+        """Everything as arrays, for a safetensors file; the names as bytes, line by line."""
+        names = np.frombuffer("\n".join(self.names).encode(), dtype=np.uint8).copy()
+        own: dict[str, NDArray[Any]] = {
+            "names": names,
+            "weight": self.weight_,
+            "bias": np.array([self.bias_]),
+        }
+        return own | {f"scorer.{name}": each for name, each in self.scorer.to_tensors().items()}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, NDArray[Any]]) -> SignalHead:
+        """The head that `to_tensors` wrote."""
+        prefix = "scorer."
+        scorer = {
+            name.removeprefix(prefix): each
+            for name, each in tensors.items()
+            if name.startswith(prefix)
+        }
+        try:
+            return cls(
+                LinkHead.from_tensors(scorer),
+                tuple(tensors["names"].tobytes().decode().split("\n")),
+                tensors["weight"],
+                float(tensors["bias"][0]),
+            )
+        except KeyError as missing:
+            raise DataError(
+                f"The saved link head lacks {missing}; save the model again with this version."
+            ) from missing
+
+
+Pairs = NDArray[np.int64]
+
+
+# Numbers held at once while scoring: 32 MiB a side.
+BLOCK = 2**22
+
+
+def checked_pairs(pairs: ArrayLike, num_nodes: int) -> Pairs:
+    """`pairs` as integers [2, n] that name rows of the embedding, or a DataError."""
+    columns = np.asarray(pairs)
+    if columns.ndim != 2 or len(columns) != 2 or not np.issubdtype(columns.dtype, np.integer):
+        raise DataError(
+            f"The pairs are {columns.dtype} of shape {columns.shape}; "
+            "pass integers of shape (2, n)."
+        )
+    outside = np.flatnonzero(((columns < 0) | (columns >= num_nodes)).any(axis=0))
+    if outside.size:
+        raise DataError(
+            f"Pairs {first_few(outside)} name a node that the embedding does not have; "
+            f"use node numbers from 0 to {num_nodes - 1}."
+        )
+    return columns.astype(np.int64)
+
+
+def pair_scores(
+    z: Rows,
+    pairs: ArrayLike,
+    *,
+    unit: bool,
+    weight: Floats | None = None,
+    device: torch.device | None = None,
+) -> Floats:
+    """sum_j weight_j z_uj z_vj of each pair (weight 1 if None), of rows at unit length if `unit`.
+
+    A pair's score depends neither on its order nor on the pairs around it. Computed on `device`,
+    the CPU by default. Cost n d; memory two blocks of rows beside z.
+    """
+    rows = checked_rows(z, "The embedding", device)
+    if weight is not None and len(weight) != rows.shape[1]:
+        raise DataError(
+            f"The embedding has {rows.shape[1]} columns, but the head was fitted on {len(weight)}; "
+            "pass rows from the model the head was fitted with."
+        )
+    factors = None if weight is None else torch.tensor(weight, device=rows.device)
+    scores = [
+        (products if factors is None else products.mul_(factors)).sum(dim=1)
+        for products in _products(rows, checked_pairs(pairs, len(rows)), unit)
+    ]
+    return np.asarray(torch.cat(scores).cpu().numpy()) if scores else np.zeros(0)
+
+
+def pair_features(z: Rows, pairs: ArrayLike, device: torch.device | None = None) -> Tensor:
+    """The Hadamard product of both rows at unit length, [n, d], on the device."""
+    rows = checked_rows(z, "The embedding", device)
+    products = list(_products(rows, checked_pairs(pairs, len(rows)), unit=True))
+    return torch.cat(products) if products else rows.new_zeros(0, rows.shape[1]).double()
+
+
+def _products(rows: Tensor, columns: Pairs, unit: bool) -> Iterator[Tensor]:
+    """z_u z_v in float64, block by block of pairs."""
+    length = torch.ones(len(rows), 1, dtype=torch.float64, device=rows.device)
+    if unit:
+        measured = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
+        length = measured.where(measured > 0, length)
+    ends = torch.from_numpy(columns).to(rows.device)
+    step = max(1, BLOCK // max(1, rows.shape[1]))
+    for u, v in (part.unbind() for part in torch.split(ends, step, dim=1) if ends.shape[1]):
+        left, right = (rows[node].double().div_(length[node]) for node in (u, v))
+        yield left.mul_(right)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -10,23 +10,24 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from xtcl.config import Member, Plan, Recipe, TrainingSettings
 from xtcl.errors import UsageError
-from xtcl.learning.positive_source import PositiveSource
-from xtcl.learning.trainer import TrainingSettings
+from xtcl.graph.graph import Graph
+from xtcl.nn.functional import unit_rows
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.crossfit import link_folds
-from xtcl.sampling.fold import Fold
-from xtcl.tasks.answers import LinkAnswer
-from xtcl.tasks.choice import Choice, Trial
-from xtcl.tasks.fitted import FittedEmbedding
-from xtcl.tasks.link_scorer_choice import choose_scorer, cosine_judge, fit_chosen, hide_links
-from xtcl.tasks.link_signals import SignalHead
-from xtcl.tasks.recipe import Member, Plan, Recipe
-from xtcl.tasks.task import Task
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.sampling.folds import Fold, link_folds
+from xtcl.tasks.link_head import KINDS, LinkHead, SignalHead, fit_link_head
+from xtcl.tasks.logistic import Rows, checked_rows
+from xtcl.tasks.metrics import auc, device_auc
+from xtcl.tasks.results import FittedEmbedding, LinkAnswer
+from xtcl.tasks.task import Choice, Task, Trial
+from xtcl.tasks.training_data import TrainingSide
+from xtcl.training.batch import PositiveSource
+from xtcl.training.early_stopping import Judge
 
 HIDDEN_SHARE = 0.1
 """Share of the training links that the choice of plan and scorer keeps from fits of their own."""
+
 
 GENTLE = TrainingSettings(
     epochs=30,
@@ -36,7 +37,11 @@ GENTLE = TrainingSettings(
     temperature=0.1,
     link_dropout=0.5,
 )
+
+
 SHARP = replace(GENTLE, epochs=150, temperature=0.05, link_dropout=0.3)
+
+
 PLANS = {
     "gcn": (
         Plan((Member({"width": 512, "hops": 1, "dropout": 0.7}, GENTLE),)),
@@ -124,3 +129,76 @@ class LinkPrediction(Task):
     def answer(self, head: SignalHead, fitted: FittedEmbedding, num_classes: int) -> LinkAnswer:
         """Scores of pairs."""
         return LinkAnswer(lambda pairs: head.score(fitted, pairs))
+
+
+@dataclass(frozen=True)
+class HiddenLinks:
+    """Training links divided: a graph of the kept ones, and (links, non-links) of both parts."""
+
+    graph: Graph
+    kept: tuple[np.ndarray, np.ndarray]
+    hidden: tuple[np.ndarray, np.ndarray]
+
+    def judge(self, head: LinkHead, rows: Rows, device: torch.device | None = None) -> float:
+        """The AUC of a scorer on the hidden part."""
+        return auc(*(head.score(rows, pairs, device) for pairs in self.hidden))
+
+
+def hide_links(side: TrainingSide, share: float, seed: int) -> HiddenLinks:
+    """Hide a share of the training links, and of the training non-links."""
+    rng = np.random.default_rng([seed, side.graph.num_edges])
+    (hidden, kept), (hidden_non, kept_non) = (
+        _divide(pairs, share, rng) for pairs in (side.graph.edges, side.negatives)
+    )
+    return HiddenLinks(side.graph.with_edges(kept), (kept, kept_non), (hidden, hidden_non))
+
+
+def _divide(
+    pairs: np.ndarray, share: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    order = rng.permutation(pairs.shape[1])
+    cut = min(max(1, round(share * len(order))), len(order) - 1)
+    return pairs[:, np.sort(order[:cut])], pairs[:, np.sort(order[cut:])]
+
+
+def cosine_judge(links: HiddenLinks, device: torch.device) -> Judge:
+    """Judges embeddings by the AUC of their cosines on the hidden links."""
+    sides = [torch.from_numpy(np.array(pairs)).to(device) for pairs in links.hidden]
+
+    def judge(embedding: Tensor) -> float:
+        rows = unit_rows(embedding)
+        return device_auc(*((rows[u] * rows[v]).sum(dim=1) for u, v in sides))
+
+    return judge
+
+
+def choose_scorer(
+    links: HiddenLinks, embedding: Rows, seed: int, *, device: torch.device | None = None
+) -> LinkHead:
+    """The scorer with the best AUC on the hidden links, fitted on the kept ones."""
+    rows = checked_rows(embedding, "The embedding", device)
+    heads = [
+        fit_link_head(kind, rows, *links.kept, seed=seed, validation=links.hidden, device=device)
+        for kind in KINDS
+    ]
+    return max(heads, key=lambda head: links.judge(head, rows))
+
+
+def fit_chosen(
+    chosen: LinkHead,
+    side: TrainingSide,
+    embedding: Rows,
+    seed: int,
+    *,
+    device: torch.device | None = None,
+) -> LinkHead:
+    """A scorer of the kind and strength of `chosen`, fitted on all training links."""
+    return fit_link_head(
+        chosen.kind,
+        embedding,
+        side.graph.edges,
+        side.negatives,
+        strengths=[chosen.strength_],
+        seed=seed,
+        device=device,
+    )

@@ -6,7 +6,7 @@ order matters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -14,8 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from xtcl.errors import DataError, UsageError, first_few
+from xtcl.graph.graph import Graph
+from xtcl.graph.splits import LinkSplit, NodeSplit
+from xtcl.tasks.results import Answer, LinkAnswer, NodeAnswer
+from xtcl.tasks.training_data import Split, TrainingSide
 
 Floats = NDArray[np.float64]
+
 
 # A class the head has never seen gets probability 0; its log-loss is that of the smallest step
 # below 1.
@@ -173,3 +178,21 @@ def _pos_and_neg(pos_scores: ArrayLike, neg_scores: ArrayLike) -> tuple[Floats, 
     if not len(neg):
         raise DataError("There are no non-links to compare with; sample at least one.")
     return pos, neg
+
+
+def score_on_test(answer: Answer, graph: Graph, split: Split) -> Mapping[str, float]:
+    """How right `answer` is on the test nodes or links, as fractions."""
+    if isinstance(answer, NodeAnswer) and isinstance(split, NodeSplit):
+        labels = TrainingSide(graph).labels
+        nodes = min(len(labels), len(answer.probabilities))
+        if len(split.test) and not 0 <= split.test[0] <= split.test[-1] < nodes:
+            raise DataError(
+                f"The split tests nodes {split.test[0]} to {split.test[-1]}, but graph "
+                f"'{graph.name}' has nodes 0 to {nodes - 1}: use the graph it was made from."
+            )
+        return node_metrics(
+            labels[split.test], answer.predictions[split.test], answer.probabilities[split.test]
+        )
+    if isinstance(answer, LinkAnswer) and isinstance(split, LinkSplit):
+        return link_metrics(answer.score(split.test), answer.score(split.test_negatives))
+    raise UsageError(f"A split of {split.kind} cannot score this answer; use one of its own kind.")

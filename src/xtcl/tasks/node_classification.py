@@ -7,49 +7,53 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from xtcl.learning.positive_source import PositiveSource
-from xtcl.learning.trainer import TrainingSettings
+from xtcl.config import Member, Plan, Recipe, SamplerSettings, TrainingSettings
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.crossfit import label_folds
-from xtcl.sampling.fold import Fold
-from xtcl.sampling.settings import SamplerSettings
-from xtcl.tasks.answers import NodeAnswer
-from xtcl.tasks.choice import Choice
-from xtcl.tasks.fitted import FittedEmbedding
-from xtcl.tasks.logistic_head import LogisticHead, finished, fit_logistic
-from xtcl.tasks.recipe import Member, Plan, Recipe
-from xtcl.tasks.rows import take_rows
-from xtcl.tasks.second_fit import SURE, second_fit
-from xtcl.tasks.task import Task
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.sampling.folds import Fold, label_folds
+from xtcl.tasks.logistic import LogisticHead, finished, fit_logistic, take_rows
+from xtcl.tasks.results import FittedEmbedding, NodeAnswer
+from xtcl.tasks.self_training import SURE, second_fit
+from xtcl.tasks.task import Choice, Task
+from xtcl.tasks.training_data import TrainingSide
+from xtcl.training.batch import PositiveSource
 
 EPOCH_ANCHORS = 20_480
 """About what PubMed has. Weights are as many on a larger graph, and need no more steps."""
+
 
 LINEAR = Member(
     {"width": 1024, "hops": 10, "restart": 0.2},
     TrainingSettings(epochs=14, epoch_anchors=EPOCH_ANCHORS),
 )
+
+
 DEEP = Member(
     {"width": 512, "hops": 1, "layers": 2, "batch_norm": True},
     TrainingSettings(epochs=25, anchors=2048, epoch_anchors=EPOCH_ANCHORS, temperature=0.15),
     weight=0.6,
     caution=2.0,
 )
+
+
 ATTENTION = Member(
     {"width": 1024, "hops": 1},
     TrainingSettings(epochs=18, epoch_anchors=EPOCH_ANCHORS),
 )
+
+
 DEEP_ATTENTION = Member(
     {"width": 512, "hops": 0, "layers": 2},
     TrainingSettings(epochs=16, anchors=2048, epoch_anchors=EPOCH_ANCHORS, temperature=0.2),
     weight=0.6,
     caution=2.0,
 )
+
+
 PLANS = {
     "gcn": Plan((LINEAR, DEEP), attributes=1.1),
     "gat": Plan((ATTENTION, DEEP_ATTENTION), attributes=1.2),
 }
+
 
 DOUBT = 0.025
 """A sixth of the weight: hardly there, yet the head may still find what it needs."""

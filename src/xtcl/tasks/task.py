@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,14 +13,15 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.learning.positive_source import PositiveSource
+from xtcl.config import Plan, Recipe
+from xtcl.graph.graph import Graph
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.fold import Fold
-from xtcl.tasks.answers import Answer
-from xtcl.tasks.choice import Choice, Trial
-from xtcl.tasks.fitted import FittedEmbedding
-from xtcl.tasks.recipe import Recipe
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.sampling.folds import Fold
+from xtcl.tasks.link_head import SignalHead
+from xtcl.tasks.results import Answer, FittedEmbedding
+from xtcl.tasks.training_data import TrainingSide
+from xtcl.training.batch import PositiveSource
+from xtcl.training.early_stopping import Judge
 
 
 class Task(ABC):
@@ -86,3 +89,20 @@ class Task(ABC):
     @abstractmethod
     def answer(self, head: Any, fitted: FittedEmbedding, num_classes: int) -> Answer:
         """What the head says about all nodes, or about any pairs."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A plan, and for links the head that did best with it."""
+
+    plan: Plan
+    scorer: SignalHead | None = None
+
+
+Train = Callable[[Plan, Judge | None, float], FittedEmbedding]
+"""Trains a plan; with a judge, for as long as the judge sees it improve, and not for long where it
+stays far below the number given."""
+
+
+Trial = Callable[[Graph], Train]
+"""Runs relations and sampler on a graph, and gives a function that trains on what they found."""

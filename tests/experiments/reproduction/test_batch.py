@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from xtcl.errors import DataError
-from xtcl.experiments.provenance import provenance
-from xtcl.experiments.reproduction import experiment
-from xtcl.experiments.reproduction.batch import in_words, run_missing
-from xtcl.experiments.reproduction.experiment import Bench, Measurement, Plain
 from xtcl.graph.graph import Graph
+from xtcl.lab.experiments import experiment
+from xtcl.lab.experiments.experiment import Bench, Measurement, Plain, in_words, run_missing
+from xtcl.lab.experiments.provenance import provenance
 
 CPU = torch.device("cpu")
 

@@ -6,16 +6,14 @@ import pytest
 import torch
 from small_runs import small_graph
 
-from xtcl.baselines.registry import METHODS, make_method
+from xtcl.baselines import METHODS, make_method
 from xtcl.errors import UsageError
-from xtcl.experiments.evaluate import evaluate
-from xtcl.experiments.reproduction.comparison import ORDER, LinkTable, NodeTable
-from xtcl.experiments.reproduction.experiment import Bench, Scope
-from xtcl.experiments.reproduction.paper_tables import COLUMNS, PRINTED, printed
-from xtcl.experiments.reproduction.registry import EXPERIMENTS, make_experiment
-from xtcl.experiments.reproduction.statistics import DATASETS, DatasetStatistics
-from xtcl.experiments.reproduction.statistics import PRINTED as COUNTS
-from xtcl.report.reproduction.registry import DRAWERS
+from xtcl.lab.experiments import DRAWERS, EXPERIMENTS, make_experiment
+from xtcl.lab.experiments.comparison import COLUMNS, ORDER, PRINTED, LinkTable, NodeTable, printed
+from xtcl.lab.experiments.experiment import Bench, Scope
+from xtcl.lab.experiments.statistics import DATASETS, DatasetStatistics
+from xtcl.lab.experiments.statistics import PRINTED as COUNTS
+from xtcl.model_selection.evaluate import evaluate
 
 CPU = torch.device("cpu")
 

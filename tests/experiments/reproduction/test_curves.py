@@ -9,19 +9,22 @@ import pytest
 import torch
 from small_runs import shrink_recipes, small_graph
 
-from xtcl.baselines.registry import make_method
-from xtcl.experiments.above_pairs import above_pairs, label_information
-from xtcl.experiments.evaluate import evaluate
-from xtcl.experiments.reproduction import node_run as runs
-from xtcl.experiments.reproduction.class_count import ClassCount
-from xtcl.experiments.reproduction.experiment import Bench, Plain, Scope
-from xtcl.experiments.reproduction.learning_curve import PERCENT, LearningCurve, growing_split
-from xtcl.experiments.reproduction.node_run import node_run
-from xtcl.experiments.reproduction.perturbed_labels import RELATION, PerturbedLabels
-from xtcl.experiments.reproduction.training_time import SYSTEMS, TrainingTime, pairs_of
+from xtcl.baselines import make_method
 from xtcl.graph.graph import Graph
-from xtcl.graph.node_split import NodeSplit, node_split
-from xtcl.tasks.training_side import TrainingSide
+from xtcl.graph.splits import NodeSplit, node_split
+from xtcl.lab.experiments import learning_curve as runs
+from xtcl.lab.experiments.class_count import ClassCount
+from xtcl.lab.experiments.experiment import Bench, Plain, Scope
+from xtcl.lab.experiments.learning_curve import PERCENT, LearningCurve, growing_split, node_run
+from xtcl.lab.experiments.perturbation import (
+    RELATION,
+    PerturbedLabels,
+    above_pairs,
+    label_information,
+)
+from xtcl.lab.experiments.training_time import SYSTEMS, TrainingTime, pairs_of
+from xtcl.model_selection.evaluate import evaluate
+from xtcl.tasks.training_data import TrainingSide
 
 CPU = torch.device("cpu")
 GRAPH = small_graph(200)
@@ -39,7 +42,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, module: str) -> list[tuple[Graph, N
         seen.append((graph, split))
         return {"figure": 1.0}
 
-    monkeypatch.setattr(f"xtcl.experiments.reproduction.{module}.node_run", note)
+    monkeypatch.setattr(f"xtcl.lab.{module}.node_run", note)
     return seen
 
 

@@ -7,17 +7,17 @@ import pytest
 import torch
 from small_runs import small_graph
 
-from xtcl.experiments.evaluate import make_split
-from xtcl.experiments.reproduction import importance as module
-from xtcl.experiments.reproduction.experiment import Bench, Scope
-from xtcl.experiments.reproduction.importance import GROUPS, Importance, group_counts
+from xtcl.lab.experiments import importance as module
+from xtcl.lab.experiments.experiment import Bench, Scope
+from xtcl.lab.experiments.importance import GROUPS, Importance, group_counts
+from xtcl.model_selection.evaluate import make_split
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.fold import Fold
+from xtcl.sampling.folds import Fold
 from xtcl.sampling.patterns import PatternCounts
 from xtcl.sampling.xgsampler import XGSampler
-from xtcl.tasks.pipeline import FitOptions, fit_sampler
-from xtcl.tasks.registry import make_task
-from xtcl.tasks.training_side import training_side
+from xtcl.tasks import make_task
+from xtcl.tasks.fit import FitOptions, fit_sampler
+from xtcl.tasks.training_data import training_side
 
 CPU = torch.device("cpu")
 GRAPH = small_graph(300)

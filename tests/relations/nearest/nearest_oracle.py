@@ -11,10 +11,10 @@ from dense import all_rows
 
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
-from xtcl.relations.factors import cosine_rows
-from xtcl.relations.nearest.rows import NearestRows
+from xtcl.relations.cosine import cosine_rows
 from xtcl.relations.relation import Relation, SimilarityRows
 from xtcl.relations.thresholds import levels
+from xtcl.relations.topk import NearestRows
 from xtcl.relations.view import TrainingView
 
 Lists = list[list[tuple[int, float]]]

@@ -9,13 +9,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xtcl.relations.nearest import cut, groups, levels
-from xtcl.relations.nearest.cut import TINY, Cut
-from xtcl.relations.nearest.on_device import equal_rows, lists, use
-from xtcl.relations.nearest.on_device import levels as levels_on_device
-from xtcl.relations.nearest.on_device.links import Links
-from xtcl.relations.nearest.on_device.lists import Lists
-from xtcl.relations.nearest.rows import NearestRows
+from xtcl.relations import cosine as equal_rows
+from xtcl.relations import cosine as groups
+from xtcl.relations import topk as cut
+from xtcl.relations import topk as levels
+from xtcl.relations import topk as levels_on_device
+from xtcl.relations import topk as lists
+from xtcl.relations import topk as use
+from xtcl.relations.common_neighbours import Links
+from xtcl.relations.topk import TINY, Cut, Lists, NearestRows
 
 VALUES = np.array([0, 1e-45, TINY / 2, TINY, 0.1, 0.25, 0.25, np.float32(0.1) + 1e-8, 1, np.inf])
 
@@ -50,7 +52,7 @@ def test_cuts_as_numpy_does(
     matrix, nodes = given_lists
     limits = Cut(cap, max(cap - further, 1))
     found = lists.best_of_lists(on_device(matrix), torch.from_numpy(nodes), limits)
-    assert_same(found, cut.best_of_lists(matrix, nodes, limits))
+    assert_same(found, cut.best_of_lists_numpy(matrix, nodes, limits))
 
 
 @given(some_lists(), st.integers(1, 9))
@@ -58,7 +60,7 @@ def test_the_floor_is_what_numpy_finds(
     given_lists: tuple[sp.csr_array, np.ndarray], place: int
 ) -> None:
     floors = lists.floors(on_device(given_lists[0]), place)
-    assert floors.tolist() == cut.floors(given_lists[0], place).tolist()
+    assert floors.tolist() == cut.floors_numpy(given_lists[0], place).tolist()
 
 
 @given(some_lists(), st.sampled_from([(0.5, 0.9), (0.3, 0.7, 0.95)]), st.integers(1, 9))
@@ -66,10 +68,10 @@ def test_levels_are_what_numpy_finds(
     given_lists: tuple[sp.csr_array, np.ndarray], quantiles: tuple[float, ...], cap: int
 ) -> None:
     matrix, nodes = given_lists
-    matrix = cut.best_of_lists(matrix, nodes, Cut(cap, cap))
+    matrix = cut.best_of_lists_numpy(matrix, nodes, Cut(cap, cap))
     found = NearestRows.of(matrix, torch.device("cpu"))
     reached = levels_on_device.list_levels(found, quantiles, cap, matrix.shape[1])
-    assert reached.tolist() == levels.list_levels(matrix, quantiles, cap).tolist()
+    assert reached.tolist() == levels.list_levels_numpy(matrix, quantiles, cap).tolist()
 
 
 @pytest.mark.parametrize("count", [0, 1, 500])

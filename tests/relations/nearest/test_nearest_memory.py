@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from xtcl.relations import pagerank
+from xtcl.relations import topk as parts
 from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.link import Link
-from xtcl.relations.nearest import pagerank, parts
-from xtcl.relations.nearest.registry import nearest
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.relation import Relation
+from xtcl.relations.topk_dispatch import nearest
 from xtcl.relations.topology import Topology
 from xtcl.relations.view import TrainingView
 

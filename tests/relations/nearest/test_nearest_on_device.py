@@ -21,15 +21,16 @@ from test_nearest_pagerank import estimates
 from test_nearest_relations import COSINES, COUNTED, caps, quantiles
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from xtcl.relations import pagerank
+from xtcl.relations import topk as parts
+from xtcl.relations import topk as use
+from xtcl.relations.common_neighbours import Links
 from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.link import Link
-from xtcl.relations.nearest.on_device import pagerank, parts, use
-from xtcl.relations.nearest.on_device.links import Links
-from xtcl.relations.nearest.on_device.pagerank import Push
-from xtcl.relations.nearest.registry import nearest
-from xtcl.relations.pagerank import TOLERANCE, PageRank
+from xtcl.relations.pagerank import TOLERANCE, PageRank, Push
 from xtcl.relations.relation import Relation
+from xtcl.relations.topk_dispatch import nearest
 from xtcl.relations.topology import Topology
 from xtcl.relations.view import TrainingView
 

@@ -12,19 +12,16 @@ from hypothesis import strategies as st
 from nearest_oracle import as_lists
 from strategies import make_view, views
 
-from xtcl.graph.datasets import load_dataset
-from xtcl.relations.nearest import pagerank
-from xtcl.relations.nearest.cut import Cut
-from xtcl.relations.nearest.dense import of_whole_rows
-from xtcl.relations.nearest.pagerank import Push, push_error
-from xtcl.relations.nearest.registry import nearest
-from xtcl.relations.nearest.rows import recall
-from xtcl.relations.pagerank import PageRank
+from xtcl.graph.datasets.load import load_dataset
+from xtcl.relations import pagerank
+from xtcl.relations.pagerank import PageRank, PushNumPy, push_error
+from xtcl.relations.topk import Cut, of_whole_rows, recall
+from xtcl.relations.topk_dispatch import nearest
 from xtcl.relations.view import TrainingView
 
 
 def estimates(view: TrainingView, alpha: float, error: float) -> np.ndarray:
-    push = Push(view.adjacency, alpha, error)
+    push = PushNumPy(view.adjacency, alpha, error)
     found: sp.csr_array = push(np.arange(view.num_nodes), lambda found, nodes: found)
     return np.asarray(found.toarray())
 

@@ -13,6 +13,8 @@ from nearest_oracle import as_lists, expected, whole_rows
 from strategies import make_view, views
 
 from xtcl.errors import UsageError
+from xtcl.relations import cosine as factors
+from xtcl.relations import topk as parts
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
 from xtcl.relations.attribute_similarity import AttributeSimilarity
@@ -20,10 +22,9 @@ from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.link import Link
-from xtcl.relations.nearest import factors, parts
-from xtcl.relations.nearest.registry import nearest
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.relation import Relation, Rows
+from xtcl.relations.topk_dispatch import nearest
 from xtcl.relations.topology import Topology
 from xtcl.relations.view import TrainingView
 

@@ -9,11 +9,9 @@ from nearest_oracle import as_lists
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.factors import unit_rows
-from xtcl.relations.nearest.cut import Cut
-from xtcl.relations.nearest.factors import FactorRows
-from xtcl.relations.nearest.groups import grouped
-from xtcl.relations.nearest.search import blocked_search
+from xtcl.relations.cosine import FactorRows, grouped, unit_rows
+from xtcl.relations.search import blocked_search
+from xtcl.relations.topk import Cut
 
 
 def random_rows(count: int, columns: int = 20, seed: int = 0) -> Tensor:

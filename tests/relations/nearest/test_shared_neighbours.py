@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from small_runs import small_graph
 from strategies import views
 
+from xtcl.relations import topk_dispatch as shared_neighbours
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.link import Link
-from xtcl.relations.nearest import shared_neighbours
-from xtcl.relations.nearest.pairs import pair_similarities
 from xtcl.relations.relation import Relation
+from xtcl.relations.topk_rows import topk_pair_similarities
 from xtcl.relations.topology import Topology
 from xtcl.relations.view import TrainingView
 
@@ -26,7 +26,7 @@ def test_are_those_of_the_exact_row(relation: Relation, view: TrainingView, at_o
     row = nodes[row]  # any order
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_neighbours, "AT_ONCE", at_once)
-        found = pair_similarities(relation, view, cap=1)(nodes, row, partner)
+        found = topk_pair_similarities(relation, view, cap=1)(nodes, row, partner)
     different = nodes[row] != partner
     expected = relation.on(view)(nodes)[row, partner]
     assert torch.equal(found[different], expected[different])
@@ -36,4 +36,6 @@ def test_no_pairs_have_no_similarities() -> None:
     view = TrainingView.of(small_graph(20))
     nothing = torch.zeros(0, dtype=torch.int64)
     for relation in (Link(), Jaccard(), Topology()):
-        assert pair_similarities(relation, view, cap=1)(nothing, nothing, nothing).shape == (0,)
+        assert topk_pair_similarities(relation, view, cap=1)(nothing, nothing, nothing).shape == (
+            0,
+        )

@@ -11,16 +11,17 @@ import pytest
 import torch
 from dense import all_rows
 
-from xtcl.relations import searched_lists
-from xtcl.relations.above_rows import AboveRows
-from xtcl.relations.capped_rows import CappedRows
-from xtcl.relations.level_rows import ComputedLevels
-from xtcl.relations.nearest.registry import nearest
-from xtcl.relations.nearest.rows import Nearest, NearestRows
-from xtcl.relations.pattern_rows import PatternRows
+from xtcl.relations import row_source as searched_lists
 from xtcl.relations.registry import PAPER_RELATIONS, resolve_relations
 from xtcl.relations.relation import Relation, SimilarityRows
-from xtcl.relations.store import RelationStore, StoredRelation
+from xtcl.relations.row_source import ComputedLevels
+from xtcl.relations.rows import PatternRows
+from xtcl.relations.sparse import AboveRows
+from xtcl.relations.store.parquet import StoredRelation
+from xtcl.relations.store.relation_store import RelationStore
+from xtcl.relations.topk import Nearest, NearestRows
+from xtcl.relations.topk_dispatch import nearest
+from xtcl.relations.topk_rows import CappedRows
 from xtcl.relations.view import TrainingView
 
 QUANTILES = (0.7, 0.9)

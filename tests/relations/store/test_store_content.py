@@ -13,9 +13,10 @@ from small_stores import OURS, QUANTILES, blocks, brute_force, existing, files, 
 from strategies import make_view, views
 
 from xtcl.errors import UsageError
-from xtcl.relations.above_rows import AboveRows
 from xtcl.relations.relation import Relation
-from xtcl.relations.store import RelationStore, pairs_file
+from xtcl.relations.sparse import AboveRows
+from xtcl.relations.store import parquet as pairs_file
+from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
 
 

@@ -20,9 +20,10 @@ from small_stores import (
 )
 from strategies import make_view
 
-from xtcl.relations.pattern_rows import PatternRows, all_nodes
-from xtcl.relations.store import RelationStore, pairs_file
-from xtcl.relations.store.stored_relation import DamagedFileError
+from xtcl.relations.rows import PatternRows, all_nodes
+from xtcl.relations.store import parquet as pairs_file
+from xtcl.relations.store.parquet import DamagedFileError
+from xtcl.relations.store.relation_store import RelationStore
 
 VIEW, RELATION = make_view(40, 0), named("pagerank")
 EXPECTED = brute_force(VIEW, RELATION, QUANTILES)

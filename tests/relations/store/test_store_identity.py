@@ -20,9 +20,9 @@ from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.link import Link
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.searched_lists import SearchedLists
-from xtcl.relations.store import RelationStore
-from xtcl.relations.store.identity import describe, name_of
+from xtcl.relations.row_source import SearchedLists
+from xtcl.relations.store.key import describe, name_of
+from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
 
 VIEW = make_view(30, 0)

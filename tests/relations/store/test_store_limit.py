@@ -10,8 +10,7 @@ from small_stores import QUANTILES, blocks, existing, files
 from strategies import make_view
 
 from xtcl.relations.pagerank import PageRank
-from xtcl.relations.store import RelationStore
-from xtcl.relations.store.relation_store import ABANDONED_SECONDS
+from xtcl.relations.store.relation_store import ABANDONED_SECONDS, RelationStore
 
 VIEW = make_view(40, 0)
 ALPHAS = (0.5, 0.6, 0.7, 0.8)

@@ -14,16 +14,17 @@ import torch
 from small_stores import CallCounter, files, forget_positives, level_blocks, rows_of
 from strategies import make_view
 
-from xtcl.graph.datasets import block_model
-from xtcl.relations.nearest import factors
-from xtcl.relations.nearest.on_device import use
-from xtcl.relations.pattern_rows import all_nodes
+from xtcl.config import SamplerSettings
+from xtcl.graph.datasets.synthetic import block_model
+from xtcl.relations import cosine as factors
+from xtcl.relations import topk as use
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.store import RelationStore, pairs_file
+from xtcl.relations.rows import all_nodes
+from xtcl.relations.store import parquet as pairs_file
+from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import LINKS, TrainingView
-from xtcl.sampling.crossfit import label_folds, link_folds
-from xtcl.sampling.settings import SamplerSettings
+from xtcl.sampling.folds import label_folds, link_folds
 from xtcl.sampling.xgsampler import XGSampler
 
 SETTINGS = SamplerSettings(quantiles=(0.7, 0.95), sweeps=4)

@@ -11,7 +11,7 @@ from small_stores import QUANTILES, files, listed
 from writer_process import EXPECTED, RELATIONS, VIEW
 
 import xtcl
-from xtcl.relations.store import RelationStore
+from xtcl.relations.store.relation_store import RelationStore
 
 HERE = Path(__file__).parent
 

@@ -18,7 +18,8 @@ from small_stores import QUANTILES, blocks, brute_force, listed
 from strategies import make_view
 
 from xtcl.relations.pagerank import PageRank
-from xtcl.relations.store import RelationStore, pairs_file
+from xtcl.relations.store import parquet as pairs_file
+from xtcl.relations.store.relation_store import RelationStore
 
 VIEW = make_view(40, 0)
 RELATIONS = [PageRank(alpha) for alpha in (0.3, 0.5, 0.7)]

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 from page_runs import HOSTILE, hostile_fit
 
-from xtcl.report.page.node_map import SIDE
-from xtcl.report.page.page import render
-from xtcl.report.page.shown_text import shown
-from xtcl.report.page.summary import summarise
+from xtcl.report.facts import shown
+from xtcl.report.node_map import SIDE
+from xtcl.report.page import render, summarise
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
@@ -54,7 +53,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
     with pytest.MonkeyPatch.context() as quick:
-        quick.setattr("xtcl.sampling.intervals.RESAMPLES", 5)
+        quick.setattr("xtcl.sampling.bootstrap.RESAMPLES", 5)
         for task in ("nodes", "links"):
             (folder / f"{task}.html").write_text(
                 render(summarise(hostile_fit(task))), encoding="utf-8"

@@ -12,9 +12,8 @@ from page_runs import HOSTILE, few_resamples, hostile_fit
 
 from xtcl.errors import NotFittedError, UsageError
 from xtcl.estimator import XTCL
-from xtcl.report.page.page import breakable, render, script_json
-from xtcl.report.page.shown_text import LONGEST, shown
-from xtcl.report.page.summary import summarise
+from xtcl.report.facts import LONGEST, shown
+from xtcl.report.page import breakable, render, script_json, summarise
 
 __all__ = ["few_resamples"]
 pytestmark = pytest.mark.usefixtures("few_resamples")

@@ -12,20 +12,15 @@ from page_runs import few_resamples, hostile_fit, hostile_graph
 from small_runs import Recorder, small_graph, small_model
 
 from xtcl.graph.graph import Graph
-from xtcl.graph.link_split import LinkSplit
-from xtcl.graph.node_split import NodeSplit, node_split
-from xtcl.report.page.closeness import POSITIVES, closeness
-from xtcl.report.page.facts import RunFacts
-from xtcl.report.page.health import health
-from xtcl.report.page.node_map import SIDE, node_map, project
-from xtcl.report.page.node_test import MOST, node_test
-from xtcl.report.page.page import render
-from xtcl.report.page.relation_rows import RelationRow
-from xtcl.report.page.reliability import reliability
-from xtcl.report.page.share_interval import wilson
-from xtcl.report.page.summary import summarise
-from xtcl.report.page.words import _careful, _signals, _trust
-from xtcl.tasks.own_task import OwnTask
+from xtcl.graph.splits import LinkSplit, NodeSplit, node_split
+from xtcl.report.data_health import health
+from xtcl.report.facts import POSITIVES, RunFacts, closeness
+from xtcl.report.node_map import SIDE, node_map, project
+from xtcl.report.page import render, summarise
+from xtcl.report.scores import MOST, node_test, reliability, wilson
+from xtcl.report.weights import RelationRow
+from xtcl.report.words import _careful, _signals, _trust
+from xtcl.tasks.custom import OwnTask
 
 __all__ = ["few_resamples"]
 pytestmark = pytest.mark.usefixtures("few_resamples")
@@ -136,7 +131,7 @@ def test_the_map_keeps_the_principal_axes() -> None:
 
 
 def test_a_larger_graph_is_drawn_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xtcl.report.page.node_map.MOST", 30)
+    monkeypatch.setattr("xtcl.report.node_map.MOST", 30)
     facts = RunFacts.of(hostile_fit("nodes"))
     drawn = node_map(facts)
     assert drawn.of == 80

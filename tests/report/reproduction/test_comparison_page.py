@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from xtcl.experiments.reproduction.comparison import NodeTable
-from xtcl.experiments.reproduction.experiment import Record
-from xtcl.experiments.reproduction.statistics import DatasetStatistics
-from xtcl.report.markdown import DASH
-from xtcl.report.reproduction.cells import Cell, gather, p_value, ranking
-from xtcl.report.reproduction.registry import draw_experiment
+from xtcl.lab.experiments import draw_experiment
+from xtcl.lab.experiments.comparison import Cell, NodeTable, gather, p_value, ranking
+from xtcl.lab.experiments.experiment import Record
+from xtcl.lab.experiments.statistics import DatasetStatistics
+from xtcl.report.charts import DASH
 
 VERSIONS = {"xtcl": "9", "code": "abc", "torch": "2"}
 HARDWARE = {"gpu": "none", "cpu": "a CPU", "threads": 2}

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from xtcl.experiments.reproduction.class_count import ClassCount
-from xtcl.experiments.reproduction.experiment import Record
-from xtcl.experiments.reproduction.learning_curve import LearningCurve
-from xtcl.experiments.reproduction.perturbed_labels import PerturbedLabels
-from xtcl.experiments.reproduction.training_time import TrainingTime
-from xtcl.report.markdown import DASH
-from xtcl.report.reproduction.curves import mean_and_error
-from xtcl.report.reproduction.registry import draw_experiment
+from xtcl.lab.experiments import draw_experiment
+from xtcl.lab.experiments.class_count import ClassCount
+from xtcl.lab.experiments.drawing import mean_and_error
+from xtcl.lab.experiments.experiment import Record
+from xtcl.lab.experiments.learning_curve import LearningCurve
+from xtcl.lab.experiments.perturbation import PerturbedLabels
+from xtcl.lab.experiments.training_time import TrainingTime
+from xtcl.report.charts import DASH
 
 
 def record(found: dict[str, Any], **what: Any) -> Record:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from xtcl.experiments.reproduction.experiment import Record
-from xtcl.experiments.reproduction.importance import Importance
-from xtcl.report.markdown import DASH
-from xtcl.report.reproduction.importance import relations_of
-from xtcl.report.reproduction.registry import draw_experiment
+from xtcl.lab.experiments import draw_experiment
+from xtcl.lab.experiments.experiment import Record
+from xtcl.lab.experiments.importance import Importance, relations_of
+from xtcl.report.charts import DASH
 
 
 def weight(importance: float) -> dict[str, object]:

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from xtcl.experiments.reproduction.batch import read_records
-from xtcl.experiments.reproduction.experiment import Scope
-from xtcl.experiments.reproduction.registry import EXPERIMENTS
-from xtcl.report.reproduction.registry import draw_experiment
+from xtcl.lab.experiments import EXPERIMENTS, draw_experiment
+from xtcl.lab.experiments.experiment import Scope, read_records
 
 RESULTS = Path(__file__).parents[3] / "results" / "reproduction"
 

@@ -6,9 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xtcl.errors import UsageError
-from xtcl.graph.draw import distinct, generator
 from xtcl.graph.graph import Graph
-from xtcl.graph.pairs import Pairs, count_pairs, draw_non_links, pair_keys, unpack_keys
+from xtcl.graph.splits import (
+    Pairs,
+    count_pairs,
+    distinct,
+    draw_non_links,
+    generator,
+    pair_keys,
+    unpack_keys,
+)
 
 BASE_RATE = 0.1
 """How often a node of the block model has a word that is not its class's."""

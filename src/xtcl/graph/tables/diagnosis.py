@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import IO
 
 LONGEST_CELL = 1 << 24
+
+
 UNREADABLE = (UnicodeDecodeError, OSError, EOFError, zlib.error)
 """What reading text raises that is none, or gzip that is damaged."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,21 +12,28 @@ import pyarrow.compute as pc
 from scipy import sparse
 
 from xtcl.errors import DataError
-from xtcl.graph.arrays import Attributes, FloatArray
-from xtcl.graph.tables.cells import (
+from xtcl.graph.encoding import CATEGORY, PRESENCE, TRUTH, ColumnEncoding, TableEncoding
+from xtcl.graph.tables.columns import (
+    FALSE,
     TEXT,
+    TRUE,
     as_numbers,
     first_non_number,
     plain_cells,
     text_cells,
     to_floats,
 )
-from xtcl.graph.tables.encoding import CATEGORY, PRESENCE, TRUTH, ColumnEncoding, TableEncoding
-from xtcl.graph.tables.settle import FALSE, TRUE
-from xtcl.graph.tables.table import Table, need_column, place
+from xtcl.graph.tables.ids import check_ids, id_cells, node_ids
+from xtcl.graph.tables.sources import Table, meter, need_column, open_table, place
+from xtcl.graph.validation import Attributes, FloatArray
+from xtcl.progress import Progress
 
 BLOCK_CELLS = 1 << 24
+
+
 LARGEST_SCALED = 1e30  # float32 ends soon after
+
+
 SPARSE_WIDTH, SPARSE_SHARE = 64, 0.2
 """Many attributes, of which few are not zero, are kept as a sparse matrix."""
 
@@ -137,3 +145,34 @@ def _digits(cells: Any) -> Any:
         found = pc.is_in(words, value_set=pa.array(sorted(truths), TEXT))
         cells = pc.if_else(found, pa.scalar(digit, TEXT), cells)
     return cells
+
+
+@dataclass(frozen=True)
+class NewNodes:
+    """Their ids [n], and their attributes [n, D] in the order of the fit's."""
+
+    ids: np.ndarray[Any, Any]
+    attributes: Attributes
+
+
+def encode_nodes(nodes: Any, encoding: TableEncoding, progress: Progress | None = None) -> NewNodes:
+    """Read a table (path or frame) by the means, scales and categories of `encoding`.
+
+    It needs the columns that give attributes, in any order; others are not read. A category that
+    the fit has not seen counts as missing.
+    """
+    with meter(progress or Progress(), [(nodes, 2)]) as told:
+        return _encoded(open_table(nodes, "new nodes", told), encoding)
+
+
+def _encoded(table: Table, encoding: TableEncoding) -> NewNodes:
+    own = need_column(table, encoding.id, "the id")
+    cells: list[Any] = []
+    rows = 0
+    for batch in table.batches([own]):
+        cells.append(id_cells(batch.column(0), table, own, rows))
+        rows += batch.num_rows
+    if not rows:
+        raise DataError(f"{table.name} has column names, but no rows.")
+    ids = node_ids(check_ids(cells, table, own))
+    return NewNodes(np.arange(rows) if ids is None else ids, encode_table(table, encoding, rows))

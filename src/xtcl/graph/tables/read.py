@@ -8,19 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from xtcl.errors import DataError, first_few
-from xtcl.graph.edges import canonical_edges
+from xtcl.graph.encoding import AS_ASKED, LEFT_OUT, TableEncoding
 from xtcl.graph.graph import Graph
-from xtcl.graph.tables.cells import MISSING_WORDS
+from xtcl.graph.tables.columns import MISSING_WORDS
+from xtcl.graph.tables.edges import LinkColumns, read_links
 from xtcl.graph.tables.encode import encode_table
-from xtcl.graph.tables.encoding import AS_ASKED, LEFT_OUT, TableEncoding
 from xtcl.graph.tables.ids import node_ids
-from xtcl.graph.tables.links import LinkColumns, read_links
-from xtcl.graph.tables.meter import BytesRead, meter
-from xtcl.graph.tables.node_table import nodes_of_edges, read_nodes
-from xtcl.graph.tables.roles import link_columns
-from xtcl.graph.tables.spec import MAX_CATEGORIES, TableSpec
-from xtcl.graph.tables.table import Table, open_table
-from xtcl.graph.validation import MAX_NODES
+from xtcl.graph.tables.nodes import nodes_of_edges, read_nodes
+from xtcl.graph.tables.sources import BytesRead, Table, meter, open_table
+from xtcl.graph.tables.spec import MAX_CATEGORIES, TableSpec, link_columns
+from xtcl.graph.validation import MAX_NODES, canonical_edges
 from xtcl.progress import Progress
 
 

@@ -17,18 +17,20 @@ import torch
 
 from xtcl.errors import UsageError
 from xtcl.files import atomic_path
-from xtcl.relations.above_rows import AboveRows
-from xtcl.relations.level_rows import ComputedLevels
 from xtcl.relations.relation import Relation
-from xtcl.relations.row_source import RowSource
-from xtcl.relations.store.identity import Description, describe, name_of
-from xtcl.relations.store.pairs_file import PairsWriter
-from xtcl.relations.store.stored_relation import ASIDE, DamagedFileError, StoredRelation
+from xtcl.relations.row_source import ComputedLevels, RowSource
+from xtcl.relations.sparse import AboveRows
+from xtcl.relations.store.key import Description, describe, name_of
+from xtcl.relations.store.parquet import ASIDE, DamagedFileError, PairsWriter, StoredRelation
 from xtcl.relations.view import TrainingView
 
 SUFFIX = ".parquet"
+
+
 OWN = "[0-9a-f]" * 64 + SUFFIX
 """What the store's files are called. Whatever else lies in the folder is not ours to touch."""
+
+
 ABANDONED_SECONDS = 24 * 3600
 """A temporary file that nobody has written to for so long belongs to a writer that died."""
 

@@ -1,0 +1,198 @@
+"""What a table or figure of the paper is made of: measurements that hang on nothing else."""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from xtcl.errors import DataError, UsageError, XTCLError, known_names
+from xtcl.files import atomic_path
+from xtcl.graph.datasets.load import load_dataset
+from xtcl.graph.graph import Graph
+from xtcl.lab.experiments.provenance import provenance
+from xtcl.progress import Progress
+
+Plain = dict[str, Any]
+"""Names and values that JSON knows."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much of an experiment is wanted; what is None is as the experiment has it.
+
+    `quick` makes it small: minutes on two cores, with the same code and the same honesty.
+    """
+
+    datasets: Sequence[str] | None = None
+    methods: Sequence[str] | None = None
+    splits: int | None = None
+    quick: bool = False
+    seed: int = 0
+
+    def seeds(self, usual: int, quick: int | None = None) -> range:
+        """The seeds of the splits: as many as wanted, or usual, from the first on."""
+        number = quick if self.quick and quick is not None else usual
+        return range(self.seed, self.seed + (self.splits or number))
+
+
+class MissingDatasetError(DataError):
+    """A data set could not be read, so no measurement on it can be made."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(why)
+        self.name = name
+
+
+@dataclass
+class Bench:
+    """Where measurements are made: the device, the folder of data sets, and who hears of progress.
+
+    Graphs are read once and kept, because many measurements share one; so is why one could
+    not be read.
+    """
+
+    device: torch.device
+    data: Path | None = None
+    progress: Progress = field(default_factory=Progress)
+    _graphs: dict[str, Graph] = field(default_factory=dict)
+    _missing: dict[str, str] = field(default_factory=dict)
+
+    def graph(self, name: str) -> Graph:
+        """A data set by its name; one that is missing is looked for, and downloaded, only once."""
+        if name in self._missing:
+            raise MissingDatasetError(name, self._missing[name])
+        if name not in self._graphs:
+            try:
+                self._graphs[name] = load_dataset(name, self.data)
+            except DataError as error:
+                self._missing[name] = str(error)
+                raise MissingDatasetError(name, str(error)) from error
+        return self._graphs[name]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One run: what is measured, as plain values, and how. What it finds are plain values too."""
+
+    what: Plain
+    measure: Callable[[Bench], Plain]
+
+    @property
+    def key(self) -> str:
+        """Names the file of this run: the values of `what`, in order."""
+        return "-".join(str(value) for value in self.what.values())
+
+
+@dataclass(frozen=True)
+class Record:
+    """A measurement that was made: what, what was found, and under which conditions."""
+
+    what: Plain
+    found: Plain
+    seconds: float
+    versions: Plain
+    hardware: Plain
+
+
+class Experiment(ABC):
+    """A table or figure of the paper."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+
+    @abstractmethod
+    def measurements(self, scope: Scope) -> list[Measurement]:
+        """Every run that the scope asks for, those first that say most."""
+
+
+def chosen_datasets(scope: Scope, usual: Sequence[str]) -> list[str]:
+    """The data sets of a scope; a quick one has Cora, which is always there, unless told."""
+    quick = ("cora",) if scope.quick else None
+    return chosen("data set", scope.datasets or quick, usual)
+
+
+def chosen(kind: str, wanted: Sequence[str] | None, usual: Sequence[str]) -> list[str]:
+    """The usual ones, or those of them that are wanted, in the usual order."""
+    if wanted is None:
+        return list(usual)
+    if not usual:
+        raise UsageError(f"There is no {kind} to choose here; leave that option out.")
+    for name in wanted:
+        if name not in usual:
+            raise UsageError(f"There is no {kind} '{name}' here.{known_names(name, usual)}")
+    return [name for name in usual if name in wanted]
+
+
+Told = Callable[[str], None]
+
+
+def run_missing(
+    measurements: Sequence[Measurement], folder: Path, bench: Bench, tell: Told
+) -> list[Record]:
+    """The records of all measurements; those that `folder` does not hold yet are made.
+
+    A run that cannot be made (a system that refuses a graph, or a GPU that is too small) is told
+    of and left out: the others are worth having. A data set that is missing is told of once, not
+    for every run on it. Records made by other code are kept; each says which code made it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = read_records(measurements, folder)
+    missing = [m for m in measurements if m.key not in kept]
+    if kept:
+        tell(f"{len(kept)} of {len(measurements)} runs are there already.")
+    missed: set[str] = set()
+    began = time.perf_counter()
+    for number, measurement in enumerate(missing, start=1):
+        start = time.perf_counter()
+        try:
+            found = measurement.measure(bench)
+        except MissingDatasetError as absent:
+            if absent.name not in missed:
+                tell(f"All runs on {absent.name} are left out: {absent}")
+            missed.add(absent.name)
+            continue
+        except (XTCLError, torch.OutOfMemoryError) as refused:
+            tell(f"{measurement.key} was left out: {refused}")
+            continue
+        seconds = time.perf_counter() - start
+        record = Record(measurement.what, found, round(seconds, 3), **provenance(bench.device))
+        with atomic_path(folder / f"{measurement.key}.json") as temporary:
+            temporary.write_text(json.dumps(asdict(record), indent=1) + "\n")
+        kept[measurement.key] = record
+        left = (time.perf_counter() - began) / number * (len(missing) - number)
+        tell(
+            f"{number} of {len(missing)}: {measurement.key} in {in_words(seconds)}"
+            + (f"; about {in_words(left)} to go" if left else "")
+        )
+    return [kept[m.key] for m in measurements if m.key in kept]
+
+
+def read_records(measurements: Sequence[Measurement], folder: Path) -> dict[str, Record]:
+    """What the folder holds of the measurements, by their keys."""
+    found = ((each.key, read_record(folder, each)) for each in measurements)
+    return {key: record for key, record in found if record is not None}
+
+
+def read_record(folder: Path, measurement: Measurement) -> Record | None:
+    """What the folder holds of a measurement; a damaged file holds nothing, and is made anew."""
+    path = folder / f"{measurement.key}.json"
+    try:
+        record = Record(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return record if record.what == measurement.what else None
+
+
+def in_words(seconds: float) -> str:
+    """A time as people say it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"

@@ -1,0 +1,354 @@
+r"""Labels bent towards one relation: Algorithm 2 (Appendix C) of the paper.
+
+A walk over the pairs that are above for a relation hands labels from node to node, until
+:math:`p` nodes are perturbed. As printed the algorithm cannot run: the first node goes into
+:math:`\mathcal{V}'`, the set of perturbed nodes, and never onto the stack, which stays empty. We
+read it so:
+
+* The first node goes onto the stack. When the stack runs empty, another random node does.
+* The most similar node lies on top; the paper names no order.
+* A perturbed node's label is settled. As printed, a later node may overwrite it, which undoes the
+  agreement that the walk was made for.
+* A node is perturbed when it is taken from the stack. A label handed to a node that is still there
+  when the walk ends is withdrawn, so that exactly p nodes are perturbed and all others keep their
+  labels. As printed, p = 500 with q = 1 changes about 1,460 labels of Cora.
+
+**What comes of it depends on the labels it starts from.** The paper asks for a relation that tells
+nothing about them. Then the information (`label_information`) grows with p, unless q is so near 1
+that one label takes everything. But Cora's labels agree on 69 % of the pairs above for the
+attribute distribution, the paper's choice, and to copy the label of one neighbour lowers that; so
+it does for each of the nine relations, and in every order and manner of overwriting that we tried.
+The rule "vote", which is ours, does there what the paper is after. Information on Cora in 1e-4
+nats, and in brackets the labels changed in percent, means over three seeds:
+
+==============  ====  ===========  ===========  ===========  ===========
+p                  0          270          812         1354         2708
+==============  ====  ===========  ===========  ===========  ===========
+copy, q = 0.5   66.2  57.7  (4.2)  45.6 (13.3)  37.8 (21.9)  22.2 (47.8)
+copy, q = 1     66.2  47.0  (8.5)  26.1 (26.0)  13.1 (43.5)   0.2 (83.3)
+vote, q = 0.5   66.2  67.6  (0.8)  69.9  (2.1)  72.3  (3.8)  77.8  (9.1)
+vote, q = 1     66.2  69.5  (1.7)  74.9  (4.4)  80.2  (7.8)  95.0 (19.2)
+==============  ====  ===========  ===========  ===========  ===========
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from scipy.special import rel_entr
+
+from xtcl.errors import DataError, UsageError
+from xtcl.graph.graph import Graph
+from xtcl.graph.splits import NodeSplit, generator
+from xtcl.lab.experiments.drawing import Value, conditions, curves_of, curves_table, draw_curves
+from xtcl.lab.experiments.experiment import (
+    Bench,
+    Experiment,
+    Measurement,
+    Plain,
+    Record,
+    Scope,
+    chosen,
+)
+from xtcl.lab.experiments.learning_curve import node_run
+from xtcl.model_selection.evaluate import make_split
+from xtcl.relations.blocks import block_height
+from xtcl.relations.registry import resolve_relations
+from xtcl.relations.relation import Relation
+from xtcl.relations.rows import PatternRows, all_nodes, usable
+from xtcl.relations.thresholds import PAPER_QUANTILES, check_quantiles
+from xtcl.relations.view import TrainingView
+from xtcl.report.charts import page, picture, table
+
+Rule = Literal["copy", "vote"]
+
+
+def perturb_labels(
+    graph: Graph,
+    pairs: AbovePairs,
+    number: int,
+    *,
+    ratio: float = 0.5,
+    rule: Rule = "copy",
+    seed: int = 0,
+) -> Graph:
+    """The graph with the labels of `number` nodes (p) decided by the pairs above for a relation.
+
+    With "copy" every perturbed node hands its label on to each node above for it with the chance
+    `ratio` (q, the collective ratio, which the paper leaves open). With "vote" it takes the most
+    common label of the nodes above for it with that chance. A label that is decided may be the old
+    one: no more than `number` change. Nodes without a label take no part.
+
+    With the same seed a greater number perturbs the same nodes in the same way, and others besides.
+    """
+    known = np.zeros(graph.num_nodes, bool) if graph.labels is None else graph.labels >= 0
+    if graph.labels is None or not 0 <= number <= known.sum():
+        raise DataError(
+            f"{number} labels cannot be perturbed in graph '{graph.name}', which has {known.sum()} "
+            "labelled nodes: choose a number from 0 to that."
+        )
+    if not 0 <= ratio <= 1:
+        raise UsageError(f"ratio={ratio} must be between 0 and 1.")
+    if rule not in ("copy", "vote"):
+        raise UsageError(f"rule={rule!r} must be 'copy' or 'vote'.")
+    rng = generator(seed)
+    usable = pairs.among(known)
+    order = visiting_order(usable, rng.permutation(np.flatnonzero(known)), number)
+    decide = copied if rule == "copy" else voted
+    return graph.with_labels(decide(graph.labels, usable, order, ratio, rng))
+
+
+def visiting_order(pairs: AbovePairs, starts: np.ndarray, number: int) -> list[int]:
+    """The first `number` nodes of the walk; `starts` are the nodes to go on from, in turn."""
+    visited = np.zeros(len(pairs.starts) - 1, dtype=bool)
+    fresh = iter(starts.tolist())
+    order: list[int] = []
+    stack: list[int] = []
+    while len(order) < number:
+        node = stack.pop() if stack else next(fresh)
+        if not visited[node]:
+            visited[node] = True
+            order.append(node)
+            stack.extend(pairs.of(node).tolist())
+    return order
+
+
+def copied(
+    labels: np.ndarray,
+    pairs: AbovePairs,
+    order: list[int],
+    ratio: float,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Each node of `order` hands its label on; the last one to do so before its turn counts."""
+    new = labels.copy()
+    settled = np.zeros(len(labels), dtype=bool)
+    for node in order:
+        settled[node] = True
+        others = pairs.of(node)
+        reached = (rng.random(len(others)) < ratio) & ~settled[others]
+        new[others[reached]] = new[node]
+    return np.where(settled, new, labels)
+
+
+def voted(
+    labels: np.ndarray,
+    pairs: AbovePairs,
+    order: list[int],
+    ratio: float,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Each node of `order` takes the commonest label above it; its own, or else the first, ties."""
+    new = labels.copy()
+    for node, chance in zip(order, rng.random(len(order)), strict=True):
+        votes = np.bincount(new[pairs.of(node)], minlength=new[node] + 1)
+        if chance < ratio and votes[new[node]] < votes.max():
+            new[node] = votes.argmax()
+    return new
+
+
+@dataclass(frozen=True)
+class AbovePairs:
+    """For every node u the nodes v with s_r(u, v) above u's threshold, least similar first."""
+
+    starts: np.ndarray  # int64 [V + 1]: where each node's row begins in `others`
+    others: np.ndarray  # int64 [n]
+
+    def of(self, node: int) -> np.ndarray:
+        """The nodes above for `node`."""
+        return self.others[self.starts[node] : self.starts[node + 1]]
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """The node u of every pair, as `others` are its v."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
+    def among(self, chosen: np.ndarray) -> AbovePairs:
+        """The pairs with both ends among the nodes of a mask."""
+        kept = chosen[self.nodes] & chosen[self.others]
+        return _from_rows(self.nodes[kept], self.others[kept], len(chosen))
+
+
+def above_pairs(
+    graph: Graph,
+    relation: str | Relation,
+    *,
+    quantile: float = PAPER_QUANTILES[0],
+    device: torch.device | str = "cpu",
+) -> AbovePairs:
+    """The pairs above the row quantile of a relation, which sees all labels of `graph`.
+
+    Above is what the sampler takes it for: s >= eta and s > 0. Cost O(V^2), a block at a time.
+    """
+    (chosen,) = resolve_relations([relation])
+    labelled = () if graph.labels is None else graph.labels >= 0
+    view = TrainingView.of(graph, labelled, device)
+    _, lacking = usable([chosen], view)
+    if lacking:
+        raise DataError(
+            f"Relation '{chosen.name}' needs {' and '.join(lacking[chosen.name])}, which graph "
+            f"'{graph.name}' does not have: choose another relation."
+        )
+    rows = PatternRows([chosen], view, check_quantiles([quantile]))
+    nodes, others = [], []
+    for block in rows.blocks(all_nodes(graph.num_nodes), block_height(graph.num_nodes)):
+        ((similarities, level),) = rows(block)
+        above = level > 0
+        row, column = (index.cpu().numpy() for index in above.nonzero(as_tuple=True))
+        order = np.lexsort((similarities[above].cpu().numpy(), row))
+        nodes.append(block.cpu().numpy()[row[order]])
+        others.append(column[order])
+    return _from_rows(np.concatenate(nodes), np.concatenate(others), graph.num_nodes)
+
+
+def label_information(labels: np.ndarray, pairs: AbovePairs) -> float:
+    r"""I(Y; S_r) of the paper, in nats: how much a relation tells about the labels.
+
+    The paper gives no estimator. It asks whether knowing s_r(u, v) informs the probability of
+    y_u = y_v, and a pair is above for r or not, so this is the mutual information of two bits,
+
+    .. math:: I\big(\mathbb{1}[y_u = y_v];\; \mathbb{1}[s_r(u, v) \text{ above}]\big),
+
+    over all ordered pairs of different nodes whose labels are known (-1 is unknown). Cost O(n + V)
+    for n pairs above: the others are counted by subtraction.
+    """
+    known = labels >= 0
+    listed = pairs.among(known)
+    sizes = np.bincount(labels[known])
+    total, alike = known.sum() * (known.sum() - 1), np.sum(sizes * (sizes - 1))
+    if total == 0:
+        return 0.0
+    above = len(listed.others)
+    both = np.sum(labels[listed.nodes] == labels[listed.others])
+    joint = np.array([[total - alike - above + both, alike - both], [above - both, both]]) / total
+    independent = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0)
+    return max(float(rel_entr(joint, independent).sum()), 0.0)
+
+
+def _from_rows(nodes: np.ndarray, others: np.ndarray, num_nodes: int) -> AbovePairs:
+    """Pairs that are listed node by node."""
+    sizes = np.bincount(nodes, minlength=num_nodes)
+    return AbovePairs(np.concatenate([[0], np.cumsum(sizes)]), others)
+
+
+METHODS = ("xtcl-gcn", "sugrl", "gcn", "meta-pn")
+
+
+RELATION = "attribute-distribution"
+
+
+NUMBERS = (0, 500, 1000, 1500, 2000, 2500)
+
+
+QUICK_NUMBERS = (0, 2500)
+
+
+RATIOS: dict[Rule, float] = {"copy": 0.5, "vote": 1.0}
+"""The paper's rule and ours, each with its collective ratio, which the paper leaves open."""
+
+
+GRAPHS = 3
+
+
+SPLITS = 5
+
+
+class PerturbedLabels(Experiment):
+    """Test accuracy and its distance from training accuracy, as Algorithm 2 bends Cora's labels.
+
+    Three graphs a point, each with labels bent in another way, and five splits of each, as in the
+    paper; quick: one graph and one split. On Cora the paper's rule does the reverse of what it is
+    for, so ours stands beside it (`xtcl.experiments.perturbation` says why).
+    """
+
+    name: ClassVar[str] = "perturbation"
+    title: ClassVar[str] = "Labels bent towards the attribute distribution, Cora"
+
+    def measurements(self, scope: Scope) -> list[Measurement]:
+        """Split by split, more and more labels bent."""
+        chosen("data set", scope.datasets, ("cora",))
+        return [
+            self.measurement(rule, number, method, graph, seed)
+            for seed in scope.seeds(SPLITS, quick=1)
+            for graph in range(1 if scope.quick else GRAPHS)
+            for rule in RATIOS
+            for number in (QUICK_NUMBERS if scope.quick else NUMBERS)
+            for method in chosen("method", scope.methods, METHODS)
+        ]
+
+    def measurement(
+        self, rule: Rule, number: int, method: str, draw: int, seed: int
+    ) -> Measurement:
+        """One system on one split of one graph."""
+
+        def measure(bench: Bench) -> Plain:
+            graph = bench.graph("cora")
+            pairs = above_pairs(graph, RELATION, device=bench.device)
+            bent = perturb_labels(graph, pairs, number, rule=rule, ratio=RATIOS[rule], seed=draw)
+            split = make_split(bent, "nodes", seed)
+            assert isinstance(split, NodeSplit)  # noqa: S101 - that is what the task has
+            assert bent.labels is not None  # noqa: S101 - Cora has labels
+            told = label_information(bent.labels, pairs)
+            return node_run(bent, split, method, seed, bench) | {"information": told}
+
+        what = {"rule": rule, "number": number, "method": method, "graph": draw, "seed": seed}
+        return Measurement(what, measure)
+
+
+AXIS = "perturbed nodes"
+
+
+PANELS: dict[str, Value] = {
+    "test accuracy, %": lambda record: float(record.found["figure"]),
+    "training minus test accuracy": lambda record: float(
+        record.found["train"] - record.found["figure"]
+    ),
+}
+
+
+RULES = {
+    "copy": "labels handed on with chance 0.5 (the paper's rule)",
+    "vote": "the commonest label above (our rule)",
+}
+
+
+def draw_perturbed_labels(
+    experiment: PerturbedLabels, records: Sequence[Record], folder: Path
+) -> str:
+    """Write the picture; the page, as Markdown."""
+    parts = [
+        f"# {experiment.title}",
+        "Mean ± standard error over graphs and splits; 10 % of the labels train. On Cora the "
+        "labels agree with this relation from the start, and handing them on at random lowers the "
+        "agreement that it is meant to raise; so a rule that raises it stands beside.",
+    ]
+    rules = [rule for rule in RULES if any(record.what["rule"] == rule for record in records)]
+    with picture(folder, experiment.name, 11.0, 0.4 + 3.8 * len(rules)) as figure:
+        for row, rule in zip(figure.subplots(len(rules), 2, squeeze=False), rules, strict=True):
+            bent = [record for record in records if record.what["rule"] == rule]
+            parts += [f"## {RULES[rule][0].upper()}{RULES[rule][1:]}", _information(bent)]
+            for axes, (name, value) in zip(row, PANELS.items(), strict=True):
+                curves = curves_of(bent, "number", value)
+                parts += [f"{name[0].upper()}{name[1:]}:", curves_table(curves, AXIS)]
+                draw_curves(axes, curves)
+                axes.set(xlabel=AXIS, ylabel=name, title=RULES[rule])
+                axes.title.set_fontsize(9)
+                axes.legend(frameon=False, fontsize=8)
+        figure.suptitle(experiment.title)
+    parts += [conditions(records), f"![{experiment.title}]({experiment.name}.svg)"]
+    return page(parts)
+
+
+def _information(records: Sequence[Record]) -> str:
+    """What the relation tells about the labels: the mean over graphs, each counted once."""
+    told: dict[int, dict[int, float]] = {}
+    for record in records:
+        graphs = told.setdefault(record.what["number"], {})
+        graphs[record.what["graph"]] = record.found["information"]
+    rows = [[str(n), f"{1e4 * np.mean(list(told[n].values())):.2f}"] for n in sorted(told)]
+    return table([AXIS, "what the relation tells about the labels, 1e-4 nats"], rows)

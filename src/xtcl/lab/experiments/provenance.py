@@ -1,0 +1,154 @@
+"""What a measured figure hangs on besides its seeds: code, versions and hardware."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+import torch
+import torch_geometric
+
+import xtcl
+from xtcl.baselines.method import Method
+from xtcl.errors import UsageError
+from xtcl.files import atomic_path
+from xtcl.graph.graph import Graph
+from xtcl.model_selection.evaluate import Evaluation, make_split, score_method
+from xtcl.progress import Progress
+
+SHOWING = ("answers", "cli", "integrations", "report", "runs")
+"""Packages that no figure hangs on: they come after it. All other code may decide one."""
+
+
+def provenance(device: torch.device) -> dict[str, dict[str, str | int]]:
+    """Code, versions and hardware of work on `device`, as plain values; nothing names the host."""
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else "none"
+    return {
+        "versions": {
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+            "torch": str(torch.__version__),
+            "torch_geometric": torch_geometric.__version__,
+            "xtcl": xtcl.__version__,
+            "code": CODE,
+        },
+        "hardware": {
+            "cpu": _cpu_model(),
+            "cpus": os.cpu_count() or 1,
+            "threads": torch.get_num_threads(),
+            "gpu": gpu,
+        },
+    }
+
+
+def code_digest(home: Path) -> str:
+    """A hash of the code under a folder that decides figures, the same under every Python.
+
+    Comments and docstrings are no part of it.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(home.rglob("*.py")):
+        place = path.relative_to(home)
+        if place.parts[0] not in SHOWING:
+            digest.update(place.as_posix().encode())
+            digest.update(_spelled(ast.parse(path.read_text(encoding="utf-8"))).encode())
+    return digest.hexdigest()[:16]
+
+
+def _spelled(part: object) -> str:
+    """A tree of code in words. What is empty is left out: newer Pythons have further fields."""
+    if isinstance(part, ast.AST):
+        fields = ((name, value) for name, value in ast.iter_fields(part) if value not in (None, []))
+        return f"{type(part).__name__}({', '.join(f'{n}={_spelled(v)}' for n, v in fields)})"
+    if isinstance(part, list):
+        return f"[{', '.join(_spelled(each) for each in part if not _is_text(each))}]"
+    return repr(part)
+
+
+def _is_text(line: object) -> bool:
+    return (
+        isinstance(line, ast.Expr)
+        and isinstance(line.value, ast.Constant)
+        and isinstance(line.value.value, str)
+    )
+
+
+def _cpu_model() -> str:
+    """What Linux says of the processor, or else its architecture."""
+    described = Path("/proc/cpuinfo")
+    for line in described.read_text().splitlines() if described.exists() else ():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.machine()
+
+
+CODE = code_digest(Path(xtcl.__file__).parent)
+"""Read at once: files that are edited while a batch runs are not the code that it runs."""
+
+
+OnSplit = Callable[[int, float, float], None]
+"""Told the seed, the figure in percent and the seconds of a split that is done."""
+
+
+def evaluate_into(
+    path: Path,
+    graph: Graph,
+    task: str,
+    method: Method,
+    *,
+    splits: int,
+    seed: int = 0,
+    device: torch.device,
+    conditions: Mapping[str, Any],
+    on_split: OnSplit = lambda seed, figure, seconds: None,
+) -> None:
+    """Fit and score `method` on those splits from `seed` on that `path` does not hold yet.
+
+    The file holds what `xtcl evaluate --json` prints, and the `conditions` of the runs as plain
+    values. It is whole after every split. A file of other conditions is refused, because its
+    figures are not of one kind with new ones.
+    """
+    plain = json.loads(json.dumps(dict(conditions)))
+    names = {"dataset": graph.name, "task": task, "method": method.name}
+    done = _finished(path, names | plain)
+    for number in range(seed, seed + splits):
+        if number in done:
+            continue
+        figure, seconds = score_method(
+            graph,
+            make_split(graph, task, number),
+            method,
+            seed=number,
+            device=device,
+            progress=Progress(),
+        )
+        done[number] = (round(100 * figure, 4), round(seconds, 3))
+        evaluation = Evaluation.of(graph.name, task, method.name, done)
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps(evaluation.to_json() | plain, indent=1) + "\n")
+        on_split(number, *done[number])
+
+
+def _finished(path: Path, expected: dict[str, Any]) -> dict[int, tuple[float, float]]:
+    """Figure and seconds by seed, as the file has them."""
+    if not path.exists():
+        return {}
+    record = json.loads(path.read_text())
+    for name, value in expected.items():
+        if record.get(name) != value:
+            raise UsageError(
+                f"The splits in {path} were run with another '{name}': {record.get(name)} there, "
+                f"{value} now. Move the file away to run them again, or use another folder."
+            )
+    figures = zip(record["runs"], record["seconds"], strict=True)
+    return dict(zip(record["seeds"], figures, strict=True))

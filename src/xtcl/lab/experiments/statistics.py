@@ -1,0 +1,90 @@
+"""The table of data statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from xtcl.lab.experiments.drawing import conditions
+from xtcl.lab.experiments.experiment import (
+    Bench,
+    Experiment,
+    Measurement,
+    Plain,
+    Record,
+    Scope,
+    chosen,
+    chosen_datasets,
+)
+from xtcl.report.charts import FIRST, page, picture, table
+
+DATASETS = ("cora", "citeseer", "pubmed", "photo", "computers")
+
+
+PRINTED: dict[str, tuple[int, int, int, int]] = {
+    "cora": (2708, 10556, 7, 1433),
+    "citeseer": (3327, 9104, 6, 3703),
+    "pubmed": (19717, 88648, 3, 500),
+    "photo": (7650, 238162, 8, 745),
+    "computers": (13752, 491722, 10, 767),
+}
+"""Nodes, edges in both directions, classes and attributes, as the paper prints them."""
+
+
+class DatasetStatistics(Experiment):
+    """Nodes, edges (both directions, as the paper counts them), classes, attributes."""
+
+    name: ClassVar[str] = "datasets"
+    title: ClassVar[str] = "Data statistics"
+
+    def measurements(self, scope: Scope) -> list[Measurement]:
+        """One for each data set; quick: Cora, which is always there."""
+        chosen("method", scope.methods, ())
+        return [self.measurement(dataset) for dataset in chosen_datasets(scope, DATASETS)]
+
+    def measurement(self, dataset: str) -> Measurement:
+        """Count."""
+
+        def measure(bench: Bench) -> Plain:
+            graph = bench.graph(dataset)
+            return {
+                "nodes": graph.num_nodes,
+                "edges": 2 * graph.num_edges,
+                "classes": graph.num_classes,
+                "attributes": graph.num_attributes,
+            }
+
+        return Measurement({"dataset": dataset}, measure)
+
+
+COUNTS = ("nodes", "edges", "classes", "attributes")
+
+
+def draw_statistics(experiment: DatasetStatistics, records: Sequence[Record], folder: Path) -> str:
+    """Write the picture; the page, as Markdown."""
+    rows = []
+    for record in records:
+        ours = tuple(record.found[count] for count in COUNTS)
+        same = "as printed" if ours == PRINTED[record.what["dataset"]] else "differs"
+        rows.append([record.what["dataset"], *(f"{count:,}" for count in ours), same])
+    with picture(folder, experiment.name, 6.0, 3.2) as figure:
+        axes = figure.subplots()
+        for record in records:
+            nodes, edges = record.found["nodes"], record.found["edges"]
+            axes.plot(nodes, edges, "o", color=FIRST)
+            axes.annotate(
+                record.what["dataset"], (nodes, edges), (6, 4), textcoords="offset points"
+            )
+        axes.set(xscale="log", yscale="log", xlabel="nodes", ylabel="edges, both directions")
+        axes.margins(0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_title(experiment.title)
+    parts = [
+        f"# {experiment.title}",
+        "Edges are counted in both directions, as the paper counts them.",
+        table(["data set", *COUNTS, "the paper"], rows),
+        conditions(records),
+        f"![{experiment.title}]({experiment.name}.svg)",
+    ]
+    return page(parts)

@@ -1,0 +1,329 @@
+"""Meta-PN: a network without links, taught by labels that spread over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from xtcl.baselines.method import Method
+from xtcl.errors import UsageError
+from xtcl.lab.methods.self_supervised import sparse_if_few
+from xtcl.nn.encoder import encoder_inputs
+from xtcl.nn.functional import sparse_product
+from xtcl.nn.propagation import Propagation
+from xtcl.progress import Progress
+from xtcl.tasks.results import Answer, NodeAnswer
+from xtcl.tasks.training_data import TrainingSide
+from xtcl.training.trainer import seeded
+
+SMOOTHING_HOPS = 10
+
+
+@dataclass(frozen=True)
+class MetaPNSettings:
+    """How Meta-PN is trained; an epoch is one step over all nodes.
+
+    `hops` is how far labels spread, `restart` how strongly each step of the final smoothing goes
+    back to the network's own answer, `scale` and `decay` weigh the two terms of `PseudoLoss`.
+    """
+
+    hidden: int = 64
+    hops: int = 3
+    restart: float = 0.2
+    learning_rate: float = 0.01
+    meta_rate: float = 5e-4
+    scale: float = 51.2
+    decay: float = 5e-4
+    epochs: int = 100
+
+    def checked(self) -> MetaPNSettings:
+        """These settings, or an error that names the one that cannot be used."""
+        for name in ("hidden", "hops", "epochs"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name}={getattr(self, name)} must be at least 1.")
+        return self
+
+
+CITATIONS = MetaPNSettings(hops=10, decay=5e-3)
+
+
+SETTINGS = {
+    "cora": CITATIONS,
+    "citeseer": CITATIONS,
+    # The published scale is 0.05 for each node of a batch: of 4096 here, and of 1024 elsewhere.
+    "pubmed": replace(CITATIONS, scale=204.8),
+}
+
+
+class MetaPN(Method):
+    r"""Spreads the known labels over the links, learns how far, and teaches a network the result.
+
+    Labels spread, :math:`Y_k = \hat A^k Y_0`, and a small propagator :math:`\phi` mixes the hops
+    (`MetaPropagator`). The network :math:`\theta` sees attributes alone and learns the mixture of
+    every node (`PseudoLoss`). Before each of its steps :math:`\phi` takes one: towards a lower
+    cross-entropy of the known labels after a virtual step of :math:`\theta` (`meta_objective`). In
+    the end the network's class probabilities are smoothed by ten steps of personalised PageRank.
+    Ding, Wang, Caverlee and Liu, "Meta Propagation Networks for Graph Few-shot Semi-supervised
+    Learning", AAAI 2022. Cost of an epoch: O(nnz(X) h + V K C^2), no link is read; memory
+    O(V (D + h + K C)).
+
+    Steps are over all nodes, not over batches, and the gold loss over all known labels. Citation
+    graphs have the published network, hops and weights of the loss. What is not as published was
+    settled by hidden training labels: a fifth of them in ten rounds on Cora and CiteSeer (seeds
+    1000 and 1001), half of them once on Photo (1000); the propagator's biases began at random then.
+
+    - Learning rate 0.01. The published 0.1 needs a validation set to stop at a good moment: from
+      epoch 30 to 120, without meta steps, accuracy runs between 80.4 and 85.4 on Cora, 62.3 and
+      67.4 on CiteSeer, and to epoch 200 between 41 and 83 on Photo. With 0.01 it stays, from epoch
+      60 on, between 85.0 and 86.2, and 69.2 and 69.8.
+    - So the number of epochs is fixed: there is nothing to stop for, no label is lost to it, and
+      the few that could be hidden would tell accuracy to five points only.
+    - Restart 0.2. The published 0.1 has 85.1 on Cora, 68.6 on CiteSeer, 88.3 on Photo; this has
+      86.5, 69.1, 89.8.
+    - For graphs without published settings, Photo and Computers among them, three hops: on Photo
+      labels that come from the second or third hop are right for 85 % of the nodes, those from the
+      tenth for 73 %. And a tenth of the published decay, with which accuracy on Photo did not come
+      to rest (72 to 85, at a learning rate of 0.02).
+
+    The propagator has the published rate, with which every hop keeps a trust of about 0.1. At 0.1
+    it moves, and accuracy falls: on hidden labels from 85.6 to 85.1 on Cora and from 69.8 to 68.6
+    on CiteSeer, on the trial splits below to 83.75 and 71.35.
+
+    Test accuracy on trial splits, which no reported figure uses (seeds 1000 to 1003): 83.96 on
+    Cora, 71.92 on CiteSeer. The paper of XTCL has 83.96 and 73.02; the published code reads other,
+    connected versions of these two graphs. Batches of 1024 nodes, with the gold loss over the known
+    labels outside of them, as published, have 82.7 and 71.2 (1000 and 1001, after 120 steps, at
+    a rate of 0.1 for the propagator; all nodes at once: 83.6 and 71.3).
+    """
+
+    name: ClassVar[str] = "meta-pn"
+    title: ClassVar[str] = "Meta-PN"
+    tasks: ClassVar[frozenset[str]] = frozenset({"nodes"})
+
+    def __init__(self, settings: MetaPNSettings | None = None) -> None:
+        """`settings` instead of those settled for the graph."""
+        self.settings = settings
+
+    def fit(
+        self,
+        side: TrainingSide,
+        task: str,
+        *,
+        seed: int,
+        device: torch.device,
+        progress: Progress,
+    ) -> Answer:
+        """Train on the known labels, then smooth."""
+        self.check_task(task)
+        settings = self.settings or SETTINGS.get(side.graph.name, MetaPNSettings())
+        lesson, edge_index = _lesson(side, settings.checked(), device)
+        with progress.stage(f"training {self.title}", settings.epochs) as advance:
+            weights = train_meta_pn(lesson, settings, seed=seed, on_epoch=advance)
+        with torch.no_grad():
+            chances = log_chances(weights, lesson.rows).exp()
+        smooth = Propagation(SMOOTHING_HOPS, settings.restart)
+        smoothed = smooth(chances, edge_index).double().cpu()
+        return NodeAnswer((smoothed / smoothed.sum(dim=1, keepdim=True)).numpy())
+
+
+class FixedRows:
+    """Rows [n, D] that never change, ready for products with weights that do.
+
+    They are sparse where few entries are not 0; `sparse_product` does for dense ones too.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        self.width = x.shape[1]
+        self.rows, self.columns = sparse_if_few(x), sparse_if_few(x.T)
+
+    def times(self, weights: Tensor) -> Tensor:
+        """The product [n, h] with `weights` [D, h], which alone have a gradient."""
+        return sparse_product(self.rows, self.columns, weights)
+
+
+class Lesson(NamedTuple):
+    """What there is to learn from: all rows; known rows and their classes; labels of each hop."""
+
+    rows: FixedRows
+    known_rows: FixedRows
+    classes: Tensor
+    start: Tensor
+    spread: Tensor
+
+
+def _lesson(
+    side: TrainingSide, settings: MetaPNSettings, device: torch.device
+) -> tuple[Lesson, Tensor]:
+    """What there is to learn from, and the links."""
+    codes = side.known_labels
+    x, edge_index = encoder_inputs(side.graph, device)
+    known = torch.from_numpy(side.labelled).to(device)
+    classes = torch.from_numpy(codes).to(device)
+    start = torch.zeros(len(x), side.graph.num_classes, device=device)
+    start[known, classes] = 1.0
+    spread = labels_per_hop(start, edge_index, settings.hops)
+    return Lesson(FixedRows(x), FixedRows(x[known]), classes, start, spread), edge_index
+
+
+def log_chances(weights: Weights, rows: FixedRows) -> Tensor:
+    r""":math:`\log \text{softmax}(\text{ReLU}(X W_1) W_2)`, [n, C]."""
+    first, second = weights
+    return F.log_softmax(torch.relu(rows.times(first)) @ second, dim=1)
+
+
+def first_weights(*widths: int, device: torch.device) -> Weights:
+    """Glorot's initial weights between layers of these widths."""
+    weights = [torch.empty(size, device=device) for size in pairwise(widths)]
+    return tuple(nn.init.xavier_uniform_(weight).requires_grad_() for weight in weights)
+
+
+def train_meta_pn(
+    lesson: Lesson,
+    settings: MetaPNSettings,
+    *,
+    seed: int,
+    on_epoch: Callable[[int], None] = lambda done: None,
+) -> Weights:
+    """The network's weights. Given the same seed, a run on the CPU repeats to the byte."""
+    start, spread, device = lesson.start, lesson.spread, lesson.start.device
+    rate, num_classes = settings.learning_rate, start.shape[1]
+    loss = PseudoLoss(settings.scale, settings.decay)
+
+    def chances_of(weights: Weights) -> Tensor:
+        return log_chances(weights, lesson.rows)
+
+    def gold_loss(weights: Weights) -> Tensor:
+        return F.nll_loss(log_chances(weights, lesson.known_rows), lesson.classes)
+
+    with seeded(seed, device):
+        weights = first_weights(lesson.rows.width, settings.hidden, num_classes, device=device)
+        propagator = MetaPropagator(num_classes).to(device)
+        optimiser = torch.optim.Adam(weights, lr=rate)
+        meta_optimiser = torch.optim.Adam(propagator.parameters(), lr=settings.meta_rate)
+        for _ in range(settings.epochs):
+            chances, pseudo = chances_of(weights), propagator(start, spread)
+            before = loss(pseudo.detach(), chances, weights)
+            gradient = torch.autograd.grad(before, weights, retain_graph=True)
+            direction = gold_direction(weights, gradient, rate, gold_loss)
+            meta_optimiser.zero_grad()
+            torch.autograd.backward(
+                meta_objective(chances_of, weights, direction, pseudo, loss, rate)
+            )
+            meta_optimiser.step()
+            with torch.no_grad():
+                pseudo = propagator(start, spread)
+            optimiser.zero_grad()
+            torch.autograd.backward(loss(pseudo, chances, weights))
+            optimiser.step()
+            on_epoch(1)
+    return weights
+
+
+Weights = tuple[Tensor, ...]
+"""All weights of a network."""
+
+
+OfWeights = Callable[[Weights], Tensor]
+"""What a network gives with such weights: log class probabilities [V, C], or a loss."""
+
+
+FINITE_STEP = 0.1
+
+
+def labels_per_hop(start: Tensor, edge_index: Tensor, hops: int) -> Tensor:
+    r""":math:`Y_k = \hat A^k Y_0` for k = 1 to K, [V, K, C]. Cost O(K E C)."""
+    once = Propagation(1)
+    spread = [once(start, edge_index)]
+    for _ in range(hops - 1):
+        spread.append(once(spread[-1], edge_index))
+    return torch.stack(spread, dim=1)
+
+
+class MetaPropagator(nn.Module):
+    r"""Pseudo labels :math:`\tilde y_i = Y_0[i] + \sum_k a_{ik} Y_k[i]`.
+
+    The trust of node i in hop k is :math:`a_{ik} = \text{softmax}_k(v^\top \text{ReLU}(W Y_k[i] +
+    b))`. Rows do not sum to 1: a node far from all labels has little to say. Cost O(V K C^2).
+    """
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        # W and v begin uniform within 1 / sqrt(C), as published.
+        self.first = nn.Linear(num_classes, num_classes)
+        self.second = nn.Linear(num_classes, 1, bias=False)
+        # With few classes, negative biases would put all units to sleep, and nothing wakes them.
+        nn.init.zeros_(self.first.bias)
+
+    def forward(self, start: Tensor, spread: Tensor) -> Tensor:
+        """From the known labels `start` [V, C] and those of each hop, `spread` [V, K, C]."""
+        trust: Tensor = self.second(torch.relu(self.first(spread))).softmax(dim=1)
+        return start + (trust * spread).sum(dim=1)
+
+
+@dataclass(frozen=True)
+class PseudoLoss:
+    r"""What the network is trained by.
+
+    :math:`-\frac{s}{V C} \sum_i \sum_c \tilde y_{ic} \log p_{ic} + \frac{\lambda}{2} \|W_1\|^2`,
+    with the first of all weights as :math:`W_1`.
+    """
+
+    scale: float
+    decay: float
+
+    def fit(self, pseudo: Tensor, log_chances: Tensor) -> Tensor:
+        """The first term, which is linear in both."""
+        return -self.scale * (pseudo * log_chances).sum() / log_chances.numel()
+
+    def __call__(self, pseudo: Tensor, log_chances: Tensor, weights: Weights) -> Tensor:
+        """Both terms."""
+        return self.fit(pseudo, log_chances) + self.decay / 2 * weights[0].square().sum()
+
+
+def gold_direction(
+    weights: Weights, gradient: Weights, rate: float, gold_loss: OfWeights
+) -> Weights:
+    r""":math:`d = \nabla_{\theta'} L_\text{gold}(\theta')` at :math:`\theta' = \theta - \eta g`.
+
+    The step is plain gradient descent and virtual: no optimiser hears of it.
+    """
+    moved = tuple(
+        (weight - rate * slope).detach().requires_grad_()
+        for weight, slope in zip(weights, gradient, strict=True)
+    )
+    return torch.autograd.grad(gold_loss(moved), moved)
+
+
+def meta_objective(
+    log_chances: OfWeights,
+    weights: Weights,
+    direction: Weights,
+    pseudo: Tensor,
+    loss: PseudoLoss,
+    rate: float,
+) -> Tensor:
+    r"""A number whose gradient for the propagator is that of the gold loss after a virtual step.
+
+    With :math:`\theta' = \theta - \eta \nabla_\theta L(\theta, \phi)` and d as above, the chain
+    rule gives :math:`-\eta \, \nabla_\phi (d^\top \nabla_\theta L)`. The product with d is a
+    central difference, as in Liu, Simonyan and Yang, "DARTS", ICLR 2019:
+    :math:`-\eta \, [\nabla_\phi L(\theta + \epsilon d, \phi) - \nabla_\phi L(\theta - \epsilon d,
+    \phi)] / 2 \epsilon`, where :math:`\epsilon = 0.1 / \|d\|`. L is linear in the log
+    probabilities, so one way back through the propagator does for both sides.
+    """
+    length = torch.stack([part.square().sum() for part in direction]).sum().sqrt()
+    step = FINITE_STEP / length.clamp(min=1e-12)  # nothing to learn: no direction, no gradient
+
+    def aside(size: Tensor) -> Tensor:
+        pairs = zip(weights, direction, strict=True)
+        return log_chances(tuple(weight + size * part for weight, part in pairs))
+
+    with torch.no_grad():
+        change = (aside(step) - aside(-step)) / (2 * step)
+    return -rate * loss.fit(pseudo, change)

@@ -1,1 +1,0 @@
-"""Encoders: modules that turn `(x, edge_index)` into embeddings."""

@@ -1,0 +1,160 @@
+"""What `tune` may change in a recipe: a few knobs for each task.
+
+Every knob says how far to go from the task's own recipe, so that one space serves the plans of all
+encoders, and every knob at its usual place leaves the recipe as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from xtcl.config import Member, Plan, Recipe
+
+Change = Callable[[Recipe, Any], Recipe]
+
+
+Step = Callable[[Any, Any], Any]
+"""From an old value and the place of a knob to a new value."""
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A factor or a shift between two `values`, or a choice among them."""
+
+    name: str
+    kind: Literal["factor", "shift", "choice"]
+    values: tuple[Any, ...]
+    change: Change
+
+    @property
+    def usual(self) -> Any:
+        """The place that changes nothing: for a choice the first."""
+        return {"factor": 1.0, "shift": 0.0, "choice": self.values[0]}[self.kind]
+
+    def turned(self, recipe: Recipe, place: Any) -> Recipe:
+        """The recipe with this knob at `place`."""
+        return recipe if place == self.usual else self.change(recipe, place)
+
+
+def knobs_of(task: str, recipe: Recipe) -> list[Knob]:
+    """The knobs of a task that make a difference to `recipe`."""
+    knobs = LINKS if task == "links" else NODES
+    return [knob for knob in knobs if any(knob.turned(recipe, v) != recipe for v in knob.values)]
+
+
+def turn(recipe: Recipe, knobs: Sequence[Knob], places: Mapping[str, Any]) -> Recipe:
+    """The recipe with every knob at its place."""
+    for knob in knobs:
+        recipe = knob.turned(recipe, places[knob.name])
+    return recipe
+
+
+def _times(old: float, factor: float) -> float:
+    return old * factor
+
+
+def _count(old: int, factor: float) -> int:
+    return max(1, round(old * factor))
+
+
+def _share(old: float, shift: float, most: float = 0.9) -> float:
+    return min(max(old + shift, 0.0), most)
+
+
+def _training(name: str, step: Step) -> Change:
+    """Changes a training setting of every member."""
+
+    def change(recipe: Recipe, place: Any) -> Recipe:
+        def changed(member: Member) -> Member:
+            new = step(getattr(member.training, name), place)
+            return replace(member, training=replace(member.training, **{name: new}))
+
+        return recipe.each(changed)
+
+    return change
+
+
+def _option(name: str, step: Step) -> Change:
+    """Changes an option of the encoder in every member that states it."""
+
+    def change(recipe: Recipe, place: Any) -> Recipe:
+        def changed(member: Member) -> Member:
+            if name not in member.encoder:
+                return member
+            new = step(member.encoder[name], place)
+            return replace(member, encoder=member.encoder | {name: new})
+
+        return recipe.each(changed)
+
+    return change
+
+
+def _plans(recipe: Recipe, changed: Callable[[Plan], Plan]) -> Recipe:
+    return replace(recipe, plans=tuple(changed(plan) for plan in recipe.plans))
+
+
+def _attributes(recipe: Recipe, factor: float) -> Recipe:
+    return _plans(recipe, lambda plan: replace(plan, attributes=plan.attributes * factor))
+
+
+def _further_members(recipe: Recipe, factor: float) -> Recipe:
+    def changed(plan: Plan) -> Plan:
+        first, *others = plan.members
+        weighed = (replace(member, weight=member.weight * factor) for member in others)
+        return replace(plan, members=(first, *weighed))
+
+    return _plans(recipe, changed)
+
+
+def _more_layers(recipe: Recipe, more: int) -> Recipe:
+    def changed(member: Member) -> Member:
+        layers = int(str(member.encoder.get("layers", 1))) + more
+        return replace(member, encoder=member.encoder | {"layers": layers})
+
+    return recipe.each(changed)
+
+
+def _quantiles(recipe: Recipe, text: str) -> Recipe:
+    levels = tuple(float(level) for level in text.split())
+    return replace(recipe, sampler=replace(recipe.sampler, quantiles=levels))
+
+
+NODES = (
+    Knob("epochs", "factor", (1 / 3, 3.0), _training("epochs", _count)),
+    Knob("temperature", "factor", (0.3, 3.0), _training("temperature", _times)),
+    Knob("restart", "factor", (0.25, 2.5), _option("restart", lambda a, by: min(a * by, 0.9))),
+    Knob("hops", "factor", (0.4, 2.0), _option("hops", lambda hops, by: round(hops * by))),
+    Knob("attributes", "factor", (0.3, 3.0), _attributes),
+    Knob("further members", "factor", (0.25, 4.0), _further_members),
+    Knob(
+        "positives",
+        "factor",
+        (0.25, 3.0),
+        lambda recipe, by: replace(recipe, positives=_count(recipe.positives, by)),
+    ),
+    Knob(
+        "least chance",
+        "shift",
+        (-0.4, 0.15),
+        lambda recipe, by: replace(recipe, least_chance=_share(recipe.least_chance, by, 0.98)),
+    ),
+    Knob("quantiles", "choice", ("usual", "0.98", "0.95 0.99", "0.98 0.995"), _quantiles),
+)
+
+
+# How many of the epochs are trained, hidden links say in every fit anew (`stop_early`).
+LINKS = (
+    Knob("epochs", "factor", (0.5, 3.0), _training("epochs", _count)),
+    Knob("temperature", "factor", (0.4, 2.5), _training("temperature", _times)),
+    Knob("dropout", "shift", (-0.3, 0.3), _option("dropout", _share)),
+    Knob("link dropout", "shift", (-0.3, 0.3), _training("link_dropout", _share)),
+    Knob(
+        "candidate weight",
+        "factor",
+        (0.1, 3.0),
+        lambda recipe, by: replace(recipe, candidate_weight=recipe.candidate_weight * by),
+    ),
+    Knob("further layers", "choice", (0, 1), _more_layers),
+)

@@ -1,0 +1,108 @@
+"""All that the plan of a fit depends on: sizes, recipe, device. Two equal ones get equal plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from torch import nn
+
+from xtcl.config import Recipe
+from xtcl.nn.encoder import RANDOM_FEATURES
+from xtcl.sampling.folds import MAX_QUERIES
+from xtcl.tasks.training_data import TrainingSide
+
+LINKS = "links"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A fit, seen from its sizes."""
+
+    name: str
+    task: str
+    nodes: int
+    edges: int
+    attributes: int
+    stored: int
+    """Bytes of the attributes as the graph has them."""
+    classes: int
+    labelled: int
+    recipe: Recipe
+    encoder: str | nn.Module = "gcn"
+    device: str = "cpu"
+    store: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        side: TrainingSide,
+        task: str,
+        recipe: Recipe,
+        *,
+        encoder: str | nn.Module = "gcn",
+        device: str = "cpu",
+        store: bool = False,
+    ) -> Workload:
+        """The fit of a training side."""
+        graph, given = side.graph, side.graph.attributes
+        arrays = (given.data, given.indices) if sp.issparse(given) else (given,)
+        return cls(
+            name=graph.name,
+            task=task,
+            nodes=graph.num_nodes,
+            edges=graph.num_edges,
+            attributes=graph.num_attributes,
+            stored=sum(int(np.asarray(array).nbytes) for array in arrays),
+            classes=graph.num_classes,
+            labelled=len(side.labelled),
+            recipe=recipe,
+            encoder=encoder,
+            device=device,
+            store=store,
+        )
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it runs on one of NVIDIA's."""
+        return self.device.startswith("cuda")
+
+    @property
+    def cap(self) -> int | None:
+        """The cap of top-k mode, no larger than it can be of use; None in exact mode."""
+        cap = self.recipe.sampler.cap
+        return None if cap is None else min(cap, max(self.nodes - 1, 1))
+
+    @property
+    def columns(self) -> int:
+        """Attributes that an encoder sees."""
+        return self.attributes or RANDOM_FEATURES
+
+    @property
+    def factors(self) -> int:
+        """Bytes of a dense matrix of all attributes, with columns in sixteens as relations pad."""
+        return 4 * self.nodes * (-(-max(self.attributes, 1) // 16) * 16)
+
+    @property
+    def width(self) -> int:
+        """Columns of the widest embedding."""
+        return max(plan.width(self.columns) for plan in self.recipe.plans)
+
+    @property
+    def queries(self) -> int:
+        """Rows that all folds of the sampler ask for."""
+        if self.task != LINKS:
+            return self.labelled
+        return min(self.nodes, MAX_QUERIES) * max(self.recipe.crossfit, 1)
+
+    @property
+    def draws(self) -> int:
+        """Positives that an anchor is pulled towards in a step."""
+        own = self.recipe.positives if self.recipe.draws is None else self.recipe.draws
+        return own + (self.recipe.link_draws if self.task == LINKS else 0)
+
+    @property
+    def rounds(self) -> int:
+        """How often relations, positives and training are gone through: links hide some first."""
+        return 2 if self.task == LINKS else 1

@@ -1,0 +1,68 @@
+"""How many rows of similarities are worked on at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from xtcl.relations.relation import tile_rows
+
+CPU_BLOCK, GPU_BLOCK = 64 * 2**20, 256 * 2**20
+"""Bytes of an array of a block. Every step of a GPU costs some microseconds, whatever its size."""
+
+
+def block_height(num_nodes: int, device: torch.device | str = "cpu") -> int:
+    """Rows of V floats for a block: whole tiles where it can hold one, and one row at least."""
+    device = torch.device(device)
+    most = (CPU_BLOCK if device.type == "cpu" else GPU_BLOCK) // (4 * num_nodes)
+    tile = tile_rows(device)
+    return max(1, most if most < tile else most - most % tile)
+
+
+T = TypeVar("T")
+
+
+def in_blocks(compute: Callable[[Tensor], T], nodes: Tensor, height: int) -> Iterator[T]:
+    """`compute` of the `nodes`, `height` at a time; of fewer from where memory ran out.
+
+    A row comes out the same whatever it is asked with, so the result does not change. What
+    `compute` gives should be small where it lies on the device, and it must bear to be called again
+    for some of the nodes of a call that failed.
+    """
+    done = 0
+    while done < len(nodes):
+        block = nodes[done : done + height]
+        found: list[T] = []
+        try:
+            found.append(compute(block))
+        except torch.OutOfMemoryError:
+            if len(block) == 1:
+                raise
+        if found:
+            done += len(block)
+            yield found[0]
+        else:  # here, where the error no longer holds on to what the block was made of
+            height = len(block) // 2
+            torch.cuda.empty_cache()
+
+
+Part = TypeVar("Part")
+
+
+Result = TypeVar("Result")
+
+
+def side_by_side(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
+    """`work` of each part, in their order, by as many threads as torch has.
+
+    For work that NumPy and SciPy do on long arrays: they let others run meanwhile.
+    """
+    workers = min(torch.get_num_threads(), len(parts))
+    if workers <= 1:
+        return [work(part) for part in parts]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(work, parts))

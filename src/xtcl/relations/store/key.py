@@ -1,0 +1,100 @@
+"""What the above pairs of a relation depend on, and the name that follows from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+import xtcl
+from xtcl.graph.graph import fingerprint_of
+from xtcl.relations.relation import Relation
+from xtcl.relations.thresholds import check_quantiles
+from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+FORMAT = 2
+"""Counts up when files are written differently, or mean something else: a last bit may."""
+
+
+Description = dict[str, Any]
+"""What names a file, in the kinds that JSON knows."""
+
+
+def describe(
+    view: TrainingView,
+    relation: Relation,
+    quantiles: Sequence[float],
+    nodes: np.ndarray | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Description:
+    """All that decides the pairs: what `relation` reads of `view`, and how it is computed.
+
+    `nodes` are those whose rows are kept; None is all of them. `settings` are those of a search
+    that does not find all above pairs.
+    """
+    return circumstances(view, relation.reads) | {
+        "rows": "all" if nodes is None else digest(nodes),
+        "relation": relation.name,
+        "parameters": asdict(cast("DataclassInstance", relation)) | dict(settings or {}),
+        "quantiles": list(check_quantiles(quantiles)),
+    }
+
+
+def circumstances(view: TrainingView, reads: frozenset[str]) -> Description:
+    """What was read of `view`, and by what.
+
+    The versions and the kind of device are in it because a last bit decides whether a pair at the
+    threshold is above it.
+    """
+    return {
+        "format": FORMAT,
+        "xtcl": xtcl.__version__,
+        "torch": str(torch.__version__),
+        "device": view.device.type,
+        "graph": {kind: _fingerprint(view, kind) for kind in sorted(reads)},
+        "nodes": view.num_nodes,
+    }
+
+
+def canonical(described: object) -> str:
+    """JSON that is the same for equal content."""
+
+    def plain(value: np.generic) -> Any:
+        return value.item()
+
+    return json.dumps(described, sort_keys=True, separators=(",", ":"), default=plain)
+
+
+def name_of(described: Description) -> str:
+    """The SHA-256 of a description: equal names mean equal pairs."""
+    return hashlib.sha256(canonical(described).encode()).hexdigest()
+
+
+def _fingerprint(view: TrainingView, kind: str) -> str:
+    if kind == LABELS:
+        return digest(view.labels, view.hidden_labels, np.array(view.num_classes))
+    key = f"{kind} fingerprint"
+    return view.once(key, lambda: _matrix_fingerprint(view, kind), frozenset({kind}))
+
+
+def _matrix_fingerprint(view: TrainingView, kind: str) -> str:
+    matrix = {ATTRIBUTES: view.attributes, LINKS: view.adjacency}[kind]
+    if isinstance(matrix, sp.csr_array) and not matrix.has_sorted_indices:
+        matrix = matrix.sorted_indices()
+    return fingerprint_of(matrix, np.zeros((2, 0), dtype=np.int64))
+
+
+def digest(*arrays: np.ndarray) -> str:
+    """The SHA-256 of arrays of integers, apart from each other."""
+    parts = (hashlib.sha256(array.astype("<i8").tobytes()).hexdigest() for array in arrays)
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()

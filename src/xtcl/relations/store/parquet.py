@@ -1,0 +1,269 @@
+"""One relation's above pairs as a Parquet file that can tell when it was damaged.
+
+Columns u, v, similarity and level, sorted by u then v. A row group covers a range of u; the ranges,
+a SHA-256 of each group's values, the description that names the file and what was noted about its
+pairs lie in the file's own metadata under `xtcl`, and their SHA-256 under `xtcl_sha256`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xtcl.errors import DataError, UsageError
+from xtcl.relations.sparse import AboveRows
+from xtcl.relations.store.key import Description, canonical, name_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+GROUP_PAIRS = 2**18
+"""Pairs of a row group, unless one row alone has more: some 3 MB when they are read."""
+
+
+HEADER, HEADER_SHA256 = "xtcl", "xtcl_sha256"
+
+
+COLUMNS = {"u": np.int32, "v": np.int32, "similarity": np.float32, "level": np.uint8}
+
+
+@dataclass(frozen=True)
+class Group:
+    """A row group: the pairs of the nodes from `first` to before `end`."""
+
+    first: int
+    end: int
+    pairs: int
+    sha256: str
+
+
+class PairsWriter:
+    """Writes the rows of the rising `nodes` as they come, whole row groups at a time.
+
+    The file does not depend on how the rows were cut into blocks. `notes` go with them.
+    """
+
+    def __init__(self, path: Path, described: Description, nodes: np.ndarray) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self.nodes = nodes
+        self.done = 0
+        self.notes: Mapping[str, Any] = {}
+        self._described = described
+        self._groups: list[Group] = []
+        self._pending = AboveRows.empty(0, 0)
+        schema = pa.schema([(name, pa.from_numpy_dtype(kind)) for name, kind in COLUMNS.items()])
+        self._file = pq.ParquetWriter(
+            path, schema, compression="zstd", use_dictionary=["u", "level"], write_statistics=["u"]
+        )
+
+    @property
+    def complete(self) -> bool:
+        """Whether the rows of all nodes are there."""
+        return self.done == len(self.nodes)
+
+    def append(self, nodes: np.ndarray, rows: AboveRows) -> None:
+        """Add the `rows` of `nodes`, which must be the next ones."""
+        following = self.nodes[self.done : self.done + len(nodes)]
+        if not np.array_equal(following, nodes):
+            raise UsageError(
+                f"The relation store was given rows of {len(nodes)} nodes that are not the next "
+                f"ones after the first {self.done}: give every node's row once, in order."
+            )
+        gap = AboveRows.empty(self._pending.end, rows.first)
+        self._pending = AboveRows.concatenate([self._pending, gap, rows])
+        while len(self._pending.nodes) >= GROUP_PAIRS:
+            fitting = np.searchsorted(self._pending.start, GROUP_PAIRS, side="right") - 1
+            self._flush(self._pending.first + max(int(fitting), 1))
+        self.done += len(nodes)  # only now: rows that could not be written did not come
+
+    def close(self) -> None:
+        """Write what is left, and the metadata."""
+        if len(self._pending.nodes):
+            self._flush(self._pending.end)
+        told: dict[str, Any] = {"description": self._described}
+        told["groups"] = [asdict(group) for group in self._groups]
+        if self.notes:
+            told["notes"] = dict(self.notes)
+        header = canonical(told)
+        digest = hashlib.sha256(header.encode()).hexdigest()
+        self._file.add_key_value_metadata({HEADER: header, HEADER_SHA256: digest})
+        self._file.close()
+
+    def __enter__(self) -> PairsWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            with suppress(OSError):  # the file is dropped anyway
+                self._file.close()
+
+    def _flush(self, end: int) -> None:
+        import pyarrow as pa
+
+        group = self._pending.between(self._pending.first, end)
+        self._pending = self._pending.between(end, self._pending.end)
+        values = (group.sources, group.nodes, group.similarities, group.levels)
+        columns = {
+            name: np.ascontiguousarray(array, dtype=kind)
+            for (name, kind), array in zip(COLUMNS.items(), values, strict=True)
+        }
+        self._file.write_table(pa.table(columns), row_group_size=len(group.nodes))
+        self._groups.append(Group(group.first, end, len(group.nodes), _sha256(columns)))
+
+
+def read_header(
+    metadata: dict[bytes, bytes] | None,
+) -> tuple[Description, list[Group], Mapping[str, Any]]:
+    """Description, groups and notes; ValueError or LookupError where they are not as written."""
+    text = (metadata or {})[HEADER.encode()]
+    if hashlib.sha256(text).hexdigest().encode() != (metadata or {})[HEADER_SHA256.encode()]:
+        raise ValueError("its metadata are not as they were written")
+    header: dict[str, Any] = json.loads(text)
+    groups = [Group(**group) for group in header["groups"]]
+    return header["description"], groups, header.get("notes", {})
+
+
+def read_group(table: pa.Table, group: Group) -> AboveRows:
+    """The rows of a group; ValueError or LookupError where they are not as written."""
+    columns = {name: table.column(name).to_numpy() for name in COLUMNS}
+    if _sha256(columns) != group.sha256:
+        raise ValueError(f"the rows of nodes {group.first} to {group.end - 1} have another hash")
+    return AboveRows(
+        group.first,
+        np.searchsorted(columns["u"], np.arange(group.first, group.end + 1)),
+        columns["v"].astype(np.int64),
+        columns["similarity"],
+        columns["level"],
+    )
+
+
+def _sha256(columns: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name, kind in COLUMNS.items():
+        values = np.ascontiguousarray(columns[name], dtype=np.dtype(kind).newbyteorder("<"))
+        digest.update(values.data)
+    return digest.hexdigest()
+
+
+ASIDE = ".damaged"
+"""What the name of a damaged file ends with once it was noticed."""
+
+
+class DamagedFileError(DataError):
+    """A file of the store is not as it was written."""
+
+
+class StoredRelation:
+    """An open file of the store. It stays readable when others remove or replace the file.
+
+    Memory: the row group read last, which the next range often needs again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow.parquet as pq
+
+        self.path = path
+        self._handle = path.open("rb")
+        try:
+            with self._noticing_damage():
+                self._file = pq.ParquetFile(self._handle)
+                header = read_header(self._file.metadata.metadata)
+                self.description, self._groups, self.notes = header
+                if name_of(self.description) != path.stem:
+                    raise ValueError("its name is not that of its content")
+        except BaseException:
+            self.close()
+            raise
+        self._recent: tuple[int, AboveRows] | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes of the graph."""
+        return int(self.description["nodes"])
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs in the file."""
+        return sum(group.pairs for group in self._groups)
+
+    @property
+    def bytes(self) -> int:
+        """Size of the file."""
+        return os.fstat(self._handle.fileno()).st_size
+
+    @property
+    def last_used(self) -> float:
+        """When it was last written or asked for, in seconds since 1970."""
+        return os.fstat(self._handle.fileno()).st_mtime
+
+    def rows(self, first: int, last: int) -> AboveRows:
+        """The rows of the nodes from `first` to before `last`.
+
+        Only the row groups they lie in are read, and each is checked by its hash.
+        """
+        if not 0 <= first <= last <= self.num_nodes:
+            raise UsageError(
+                f"Rows {first} to {last} do not exist in '{self.path}'; they are 0 to "
+                f"{self.num_nodes}."
+            )
+        found = [AboveRows.empty(first, first)]
+        for number, group in enumerate(self._groups):
+            start, end = max(first, group.first), min(last, group.end)
+            if start < end:
+                found.append(self._group(number).between(start, end))
+        if found[-1].end < last:  # nodes after the last one that was written
+            found.append(AboveRows.empty(found[-1].end, last))
+        return AboveRows.concatenate(found)
+
+    def _group(self, number: int) -> AboveRows:
+        if self._recent is None or self._recent[0] != number:
+            with self._noticing_damage():
+                table = self._file.read_row_group(number, use_threads=False)
+                self._recent = number, read_group(table, self._groups[number])
+        return self._recent[1]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._handle.close()
+
+    def __enter__(self) -> StoredRelation:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: TracebackType | None) -> None:
+        self.close()
+
+    @contextmanager
+    def _noticing_damage(self) -> Iterator[None]:
+        """Turn whatever a damaged file leads to into one error, and set the file aside."""
+        import pyarrow as pa
+
+        try:
+            yield
+        except (pa.ArrowException, LookupError, OSError, TypeError, ValueError) as damage:
+            self._set_aside()
+            raise DamagedFileError(
+                f"'{self.path}' of the relation store is damaged ({damage}). It was set aside as "
+                f"'{self.path.name}{ASIDE}'; ask for the relation again and it is computed anew."
+            ) from damage
+
+    def _set_aside(self) -> None:
+        """Rename the file, unless somebody has done so or put a new one in its place."""
+        with suppress(FileNotFoundError):
+            if os.path.samestat(self.path.stat(), os.fstat(self._handle.fileno())):
+                self.path.replace(self.path.with_name(self.path.name + ASIDE))

@@ -1,1 +1,0 @@
-"""Pages and pictures of the paper's experiments, drawn from the records of their runs."""

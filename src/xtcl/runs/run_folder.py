@@ -1,0 +1,293 @@
+"""The --out folder of `xtcl fit`: what may be written to it, and the figures it holds already."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from xtcl.config import Recipe, plain
+from xtcl.errors import DataError, UsageError
+from xtcl.files import atomic_path
+from xtcl.graph.graph import Graph
+from xtcl.graph.splits import LinkSplit, NodeSplit
+from xtcl.inference.tables import write_embeddings
+from xtcl.relations.registry import make_relation
+from xtcl.report.weights import draw_weights
+from xtcl.runs.config_file import recipe_tables, to_toml
+from xtcl.runs.model_files import (
+    load_model,
+    plain_parameters,
+    read_description,
+    refuse_own_head,
+    refusing_damage,
+    refusing_settings,
+    save_model,
+)
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from xtcl.estimator import XTCL
+    from xtcl.tasks.task import Task
+
+
+CHECKPOINTS = "checkpoint"
+
+
+def is_finished(out: Path) -> bool:
+    """Whether `out` is a complete run of ours."""
+    return (out / "model" / "model.json").is_file() and (out / "metrics.json").is_file()
+
+
+def is_interrupted(out: Path) -> bool:
+    """Whether `out` holds the intermediate results of a fit of ours."""
+    return (out / CHECKPOINTS / "identity.json").is_file()
+
+
+def check_out(out: Path, resume: bool) -> None:
+    """Refuse a place that holds anything but our own work; writes nothing."""
+    there = next((place for place in (out, *out.parents) if place.exists()), out)
+    if there.exists() and not there.is_dir():
+        raise UsageError(f"--out '{out}' cannot be a folder: '{there}' is a file; choose another.")
+    if is_finished(out):
+        if not resume:
+            raise UsageError(f"'{out}' holds a finished run; choose another --out, or remove it.")
+    elif there == out and any(out.iterdir()) and not is_interrupted(out):
+        raise UsageError(
+            f"'{out}' holds files that `xtcl fit` did not write, and they are left as they are; "
+            "choose a new or an empty folder for --out."
+        )
+
+
+def finished_metrics(out: Path, identity: str) -> dict[str, Any]:
+    """The figures of the finished run in `out`; refuses those of another fit than `identity`."""
+    path = out / "metrics.json"
+    metrics = read_metrics(out)
+    if not {"metric", "compared"} <= metrics.keys():
+        raise DataError(f"'{path}' was not written by `xtcl fit`, or is damaged: remove '{out}'.")
+    if metrics.get("identity") != identity:
+        raise UsageError(
+            f"'{out}' holds the finished run of another graph, seed or setting; choose another "
+            "--out, or remove that folder."
+        )
+    return metrics
+
+
+def read_metrics(out: Path) -> dict[str, Any]:
+    """What the run in `out` has of figures; nothing where the file is not ours."""
+    try:
+        metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return metrics if isinstance(metrics, dict) else {}
+
+
+# The run directory of a fit.
+#
+# | file | what is in it |
+# |---|---|
+# | `config.toml` | every setting, resolved |
+# | `split.json` | which nodes or links trained and tested |
+# | `test_labels.json` | the labels of the test nodes, for the report |
+# | `metrics.json` | scores on the test side, and the seconds the fit took |
+# | `relation_weights.json`, `.png` | what the sampler learned about each relation |
+# | `model/` | the model, loadable with `XTCL.load` |
+# | `embeddings.parquet` | one row a node |
+# | `events.jsonl` | what happened: relations left out, every encoder's loss of every epoch |
+# | `report.html` | the page that `xtcl report` writes |
+#
+# All but `metrics.json`, `test_labels.json`, the test part of `split.json` and the page follow
+# from
+# the training side alone, and all but the seconds repeat to the byte on a CPU.
+# `metrics.json` comes last: a directory that has it is complete.
+
+
+def write_run(
+    model: XTCL,
+    folder: str | PathLike[str],
+    *,
+    split: NodeSplit | LinkSplit | None = None,
+    metrics: Mapping[str, object] | None = None,
+) -> None:
+    """Write everything about a fit into `folder`."""
+    refuse_own_head(model)
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    for stale in ("metrics.json", "split.json", "report.html"):  # of an earlier run
+        (place / stale).unlink(missing_ok=True)
+    graph = model.training_side_.graph
+    _write(place / "config.toml", config_text(model))
+    if split is not None:
+        _write(place / "split.json", json.dumps(split.to_json()))
+    write_held_out(place, model._test_labels if split is model._split else None)
+    weights = [weight.to_json() for weight in model.relation_weights_]
+    _write(place / "relation_weights.json", json.dumps(weights, indent=2) + "\n")
+    draw_weights(model.relation_weights_, place / "relation_weights.png", title=graph.name)
+    write_embeddings(place / "embeddings.parquet", model.embedding_, graph)
+    _write(place / "events.jsonl", "".join(json.dumps(event) + "\n" for event in events(model)))
+    save_model(model, place / "model")
+    _write(place / "metrics.json", json.dumps(dict(metrics or {}), indent=2) + "\n")
+
+
+def read_run(
+    kind: type[XTCL],
+    folder: str | PathLike[str],
+    *,
+    encoder: nn.Module | None = None,
+    task: Task | None = None,
+) -> XTCL:
+    """The model of a run directory, an estimator of the given kind."""
+    place = Path(folder) / "model"
+    with refusing_damage(place):
+        described = read_description(place)
+        relations = [make_relation(r["name"], **r["parameters"]) for r in described["relations"]]
+        model = kind(**described["parameters"])
+        model.set_params(relations=relations)
+        if model.recipe is not None:
+            with refusing_settings(place):
+                model.set_params(recipe=Recipe.from_plain(described["parameters"]["recipe"]))
+        load_model(place, described, model, encoder, task)
+        model.environment_ = described.get("environment", {})
+    graph = model.training_side_.graph
+    model._split = read_split(Path(folder) / "split.json", graph.num_nodes)
+    model._test_labels = read_held_out(Path(folder), model._split, graph.num_classes)
+    model.set_params(
+        encoder=encoder if encoder is not None else model.encoder,
+        task=task if task is not None else model.task,
+    )
+    return model
+
+
+def read_split(path: Path, num_nodes: int) -> NodeSplit | LinkSplit | None:
+    """The split that `write_run` wrote; None where the fit had none."""
+    if not path.is_file():
+        return None
+    with refusing_file(path):
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        split = (LinkSplit if stored["kind"] == "links" else NodeSplit).from_json(stored)
+    parts = (split.train, split.test)
+    if any(part.size and (part.min() < 0 or part.max() >= num_nodes) for part in parts):
+        raise DataError(
+            f"'{path}' names nodes that the graph of {num_nodes:,} nodes does not have; fit and "
+            "save the model again."
+        )
+    return split
+
+
+def config_text(model: XTCL) -> str:
+    """The resolved settings as TOML."""
+    parameters = plain_parameters(model)
+    chosen = ("task", "encoder", "relations", "sampler", "use_labels", "random_state")
+    graph = model.training_side_.graph
+    return to_toml(
+        {
+            "xtcl": {"version": model.environment_.get("xtcl", "unknown")},
+            "graph": {"name": graph.name, "fingerprint": graph.fingerprint()},
+            "fit": {name: parameters[name] for name in chosen},
+            "memory": {"block_rows": model.sampler_.block_rows},
+            **recipe_tables(model.recipe_),
+            "plan": plain(asdict(model.plan_)),
+        }
+    )
+
+
+def events(model: XTCL) -> list[dict[str, Any]]:
+    """What happened in a fit, in order."""
+    graph = model.training_side_.graph
+    happened: list[dict[str, Any]] = [{"event": "graph", **graph.summary()}]
+    happened += [
+        {"event": "relation left out", "relation": name, "lacks": kinds}
+        for name, kinds in model.sampler_.left_out_.items()
+    ]
+    happened += [
+        {"event": "index", "relation": name, "recall": recall}
+        for name, recall in model.sampler_.index_recall_.items()
+    ]
+    happened += [
+        {"event": "epoch", "encoder": encoder, "epoch": epoch, "loss": loss}
+        for encoder, curve in enumerate(model.loss_curves_, start=1)
+        for epoch, loss in enumerate(curve, start=1)
+    ]
+    return happened
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+PARTS = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn")
+"""The packages whose versions can change a result."""
+
+
+def environment(device: torch.device) -> dict[str, str]:
+    """Versions by package, and the device; nothing names the host."""
+    import xtcl
+
+    gpu = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
+    return {
+        "xtcl": xtcl.__version__,
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in PARTS},
+        "system": f"{platform.system()} {platform.machine()}",
+        "device": f"{device.type}{gpu}",
+    }
+
+
+FILE = "test_labels.json"
+
+
+@contextmanager
+def refusing_file(path: Path) -> Iterator[None]:
+    """Turn contents of the wrong kind into a sentence that names the file."""
+    try:
+        yield
+    except (AttributeError, LookupError, OSError, TypeError, ValueError) as broken:
+        raise DataError(
+            f"'{path}' cannot be read ({type(broken).__name__}: {broken}); fit and save the model "
+            "again."
+        ) from broken
+
+
+def held_out_labels(graph: Graph, split: NodeSplit | LinkSplit | None) -> np.ndarray | None:
+    """Label codes of the test nodes in the order of the split; None for links, or without one."""
+    if not isinstance(split, NodeSplit) or graph.labels is None:
+        return None
+    return np.asarray(graph.labels[split.test])
+
+
+def write_held_out(folder: Path, labels: np.ndarray | None) -> None:
+    """Write the labels; without any, remove those of an earlier run."""
+    path = folder / FILE
+    if labels is None:
+        path.unlink(missing_ok=True)
+        return
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps({"labels": labels.tolist()}), encoding="utf-8")
+
+
+def read_held_out(
+    folder: Path, split: NodeSplit | LinkSplit | None, num_classes: int
+) -> np.ndarray | None:
+    """What `write_held_out` wrote; None where there is nothing."""
+    path = folder / FILE
+    if not isinstance(split, NodeSplit) or not path.is_file():
+        return None
+    with refusing_file(path):
+        labels = np.array(json.loads(path.read_text(encoding="utf-8"))["labels"])
+        codes = labels.astype(np.int64)
+    if codes.shape != split.test.shape or not np.isin(codes, np.arange(-1, num_classes)).all():
+        raise DataError(
+            f"'{path}' does not belong to the split beside it; fit and save the model again."
+        )
+    return codes

@@ -1,0 +1,66 @@
+"""How sure weights are: bootstrap intervals, from counts by groups of nodes.
+
+Groups are drawn with replacement, and the stumps are fitted again to the sum of their counts
+(Davison and Hinkley, "Bootstrap Methods and their Application", 1997, chapter 2). The candidates
+stay the same: what an interval leaves out is that other candidates could have been labelled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xtcl.progress import Progress
+from xtcl.sampling.counting import GroupCounts
+from xtcl.sampling.patterns import PatternCounts
+from xtcl.sampling.xgsampler import XGSampler, learn
+
+RESAMPLES = 200
+
+
+FEWEST = 5
+"""Groups below which resampling says nothing."""
+
+
+INTERVAL = (2.5, 97.5)
+"""Percentiles: 95 of 100 resamples lie between them."""
+
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class WeightInterval:
+    """Where the weight of a pair above and the precision of a relation may lie."""
+
+    weight: Range
+    precision: Range
+
+
+def weight_intervals(
+    sampler: XGSampler, progress: Progress | None = None
+) -> dict[str, WeightInterval]:
+    """The interval of every relation; empty where the groups were not kept or are too few."""
+    groups: GroupCounts | None = sampler.groups_
+    if groups is None:
+        return {}
+    codes, counts = groups.parted()
+    number = len(counts)
+    if number < FEWEST:
+        return {}
+    names = [relation.name for relation in sampler.relations_]
+    rng = np.random.default_rng([sampler.seed, 1])
+    drawn: dict[str, list[Range]] = {name: [] for name in names}
+    with (progress or Progress()).stage("resampling weights", RESAMPLES) as advance:
+        for times in rng.multinomial(number, np.full(number, 1 / number), RESAMPLES):
+            again = PatternCounts(codes, np.tensordot(times, counts, axes=1))
+            for weight in learn(names, sampler.settings, again).weights:
+                drawn[weight.relation].append((weight.w1, weight.precision))
+            advance(1)
+    return {name: _interval(np.array(values)) for name, values in drawn.items()}
+
+
+def _interval(drawn: np.ndarray) -> WeightInterval:
+    (low, least), (high, most) = np.percentile(drawn, INTERVAL, axis=0).tolist()
+    return WeightInterval((low, high), (least, most))

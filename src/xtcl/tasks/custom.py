@@ -1,0 +1,81 @@
+"""A task of the user's own: alike is whatever a function says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from xtcl.config import Recipe, SamplerSettings
+from xtcl.errors import UsageError
+from xtcl.relations.view import TrainingView
+from xtcl.sampling.folds import Fold, Indicator, label_folds
+from xtcl.tasks.node_classification import NodeClassification
+from xtcl.tasks.results import FittedEmbedding, NodeAnswer
+from xtcl.tasks.task import Choice
+from xtcl.tasks.training_data import TrainingSide
+
+
+class OwnTask(NodeClassification):
+    """I_t(u, v) is given by `alike`, for the nodes among which it is known.
+
+    Args:
+        alike: gets node indices u [b] and v [c] and returns bool [b, c].
+        known: the nodes among which `alike` may be asked: their numbers, or a mask of all nodes.
+
+    Fitting gives embeddings, positives and relation weights; there is no head, so nothing is
+    predicted. Labels, if the graph has any, serve the label relations as in node classification.
+
+    """
+
+    name: ClassVar[str] = "own"
+    metric: ClassVar[str] = "none"
+
+    def __init__(self, alike: Indicator, known: np.ndarray) -> None:
+        self.alike = alike
+        nodes = np.asarray(known)
+        nodes = np.flatnonzero(nodes) if nodes.dtype == bool else nodes
+        self.known = np.unique(nodes.astype(np.int64))
+
+    def recipe(self, encoder: str) -> Recipe:
+        """That of node classification, with all of the best candidates for positives.
+
+        What chance is a high one, and what to believe of a relation beforehand, hangs on how rare
+        alike pairs are; and no head has any doubts, or is sure.
+        """
+        return replace(
+            super().recipe(encoder),
+            sampler=SamplerSettings(),
+            least_chance=0.0,
+            doubt=1.0,
+            sure=1.0,
+        )
+
+    def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
+        """All pairs of the nodes among which `alike` is known."""
+        outside = self.known[(self.known < 0) | (self.known >= view.num_nodes)]
+        if len(outside):
+            raise UsageError(
+                f"The task names node {outside[0]}, but the graph has nodes 0 to "
+                f"{view.num_nodes - 1}."
+            )
+        return label_folds(view, self.alike, folds, rng, labelled=self.known)
+
+    def fit_head(
+        self,
+        side: TrainingSide,
+        embedding: Tensor,
+        choice: Choice,
+        seed: int,
+    ) -> None:
+        """No head: the task defines no answer."""
+        return None
+
+    def answer(self, head: object, fitted: FittedEmbedding, num_classes: int) -> NodeAnswer:
+        """Refuse: nothing can be predicted or scored."""
+        raise UsageError(
+            "A task of your own has no head, so there is nothing to predict or score: use "
+            "embedding_, positives_, relation_weights_ or explain(u, v)."
+        )

@@ -1,0 +1,91 @@
+"""What a method may see of a graph and a split: the training side, and nothing of the test side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from xtcl.errors import DataError, UsageError
+from xtcl.graph.graph import Graph
+from xtcl.graph.splits import LinkSplit, NodeSplit, pair_keys
+
+Split = NodeSplit | LinkSplit
+
+
+@dataclass(frozen=True)
+class TrainingSide:
+    """A graph that holds training data only; for links, the training non-links too.
+
+    Node classification: all links, and the labels of the training nodes. Link prediction: the
+    training links, and no labels unless they were asked for.
+    """
+
+    graph: Graph
+    non_links: np.ndarray | None = None
+
+    @property
+    def labelled(self) -> np.ndarray:
+        """The nodes whose labels are there."""
+        labels = self.graph.labels
+        return np.arange(0) if labels is None else np.flatnonzero(labels >= 0)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Label codes, -1 where not there; refuses a graph without any."""
+        if self.graph.labels is None:
+            raise DataError(
+                f"Graph '{self.graph.name}' has no labels; node classification needs some. "
+                "Give labels, or use task='links'."
+            )
+        return self.graph.labels
+
+    @property
+    def known_labels(self) -> np.ndarray:
+        """Label codes of the labelled nodes; refuses a graph without any."""
+        codes: np.ndarray = self.labels[self.labelled]
+        if not len(codes):
+            raise DataError(f"Graph '{self.graph.name}' has no known label to train on; give some.")
+        return codes
+
+    @property
+    def negatives(self) -> np.ndarray:
+        """Training non-links [2, n]; refuses the side of a node split."""
+        if self.non_links is None:
+            raise UsageError("Link prediction needs a link split: use link_split(graph).")
+        return self.non_links
+
+
+def training_side(graph: Graph, split: Split, *, use_labels: bool = False) -> TrainingSide:
+    """Cut the test side off. `use_labels` keeps the labels for link prediction."""
+    if isinstance(split, LinkSplit):
+        # What was repaired in the data was repaired in what is seen of them, too.
+        seen = replace(split.training_graph(graph), repairs=graph.repairs)
+        seen = seen if use_labels else replace(seen, labels=None, classes=())
+        return TrainingSide(seen, split.train_negatives)
+    known = TrainingSide(graph).labels
+    outside = split.train[(split.train < 0) | (split.train >= graph.num_nodes)]
+    if len(outside):
+        raise DataError(
+            f"The split names training node {outside[0]}, but graph '{graph.name}' has "
+            f"{graph.num_nodes} nodes: use the graph it was made from."
+        )
+    labels = np.full(graph.num_nodes, -1, dtype=np.int64)
+    labels[split.train] = known[split.train]
+    return TrainingSide(graph.with_labels(labels))
+
+
+def refuse_overlap(side: TrainingSide, split: Split) -> None:
+    """Refuse a split whose test side holds what `side` trains on."""
+    if isinstance(split, LinkSplit):
+        tested, trained = (
+            pair_keys(pairs, split.num_nodes) for pairs in (split.test, side.graph.edges)
+        )
+        both = len(np.intersect1d(tested, trained))
+    else:
+        both = len(np.intersect1d(split.test, side.labelled))
+    if both:
+        raise UsageError(
+            f"{both} test {split.kind} of this split are training {split.kind} of the model: score "
+            "with the split it was fitted with, and make splits with node_split or link_split."
+        )
