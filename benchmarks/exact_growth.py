@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from nearest_rows import in_own_process, most_memory
 
-from xtcl.lab.experiments.training_time import fit_growth, learn, pairs_of
+from xtcl.lab.experiments.training_time import fit_growth, fit_stumps_on_pairs, pairs_of
 from xtcl.report.charts import PALETTE, picture
 
 TITLES = {"xgsampler": "XGSampler", "naive-xgboost": "Naive XGBoost"}
@@ -31,10 +31,10 @@ def measure(system: str, count: int, answer: Connection) -> None:
     """Fit once, warm; send what it took."""
     torch.set_num_threads(1)
     cpu = torch.device("cpu")
-    learn(system, *pairs_of(200, 0, cpu))
+    fit_stumps_on_pairs(system, *pairs_of(200, 0, cpu))
     pairs = pairs_of(count, 0, cpu)
     start = time.process_time()
-    learn(system, *pairs)
+    fit_stumps_on_pairs(system, *pairs)
     seconds = time.process_time() - start
     peak_mb = most_memory() / 2**20
     answer.send({"system": system, "nodes": count, "seconds": seconds, "peak_mb": peak_mb})

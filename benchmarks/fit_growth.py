@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from nearest_rows import in_own_process, most_memory
 
-from xtcl.config import BatchSettings, Member
+from xtcl.config import BatchConfig, EncoderConfig
 from xtcl.estimator import XTCL
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.splits import node_split
@@ -54,11 +54,11 @@ class Watch(Progress):
             self.ends.append(time.process_time())
 
 
-def in_mini_batches(member: Member) -> Member:
+def in_mini_batches(member: EncoderConfig) -> EncoderConfig:
     """The member, trained on no more than its steps need: ten neighbours for each layer."""
     layers = member.encoder.get("layers", 1)
     assert isinstance(layers, int)
-    batch = BatchSettings(neighbours=(10,) * (layers - 1))
+    batch = BatchConfig(neighbours=(10,) * (layers - 1))
     return replace(member, training=replace(member.training, batch=batch))
 
 

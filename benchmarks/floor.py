@@ -26,7 +26,7 @@ from torch import Tensor
 from xtcl.device import pick_device
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.model_selection.evaluate import make_split
-from xtcl.relations.blocks import block_height
+from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.pagerank import PageRank, products
 from xtcl.relations.registry import resolve_relations
@@ -34,8 +34,8 @@ from xtcl.relations.relation import Relation
 from xtcl.relations.thresholds import PAPER_QUANTILES, levels
 from xtcl.relations.view import TrainingView
 from xtcl.tasks import make_task
-from xtcl.tasks.fit import FitOptions, find_positives
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.fit import FitOptions, sample_positives
+from xtcl.tasks.training_data import training_data
 
 FLOAT, CODE, LEVEL = 4, 2, 1
 """Bytes of a similarity, of a pattern code and of a level."""
@@ -108,7 +108,7 @@ def least(relation: Relation, view: TrainingView) -> tuple[float, float]:
 def stages(view: TrainingView, machine: Machine, repeats: int) -> Iterator[Stage]:
     """Every relation's rows for all nodes, then the levels of one of them."""
     everyone = torch.arange(view.num_nodes, device=view.device)
-    blocks = torch.split(everyone, block_height(view.num_nodes, view.device))
+    blocks = torch.split(everyone, rows_per_block(view.num_nodes, view.device))
     for relation in resolve_relations("paper"):
         rows = relation.on(view)
 
@@ -141,7 +141,7 @@ def main() -> None:
     chosen = parser.parse_args()
     device = pick_device(chosen.device)
     graph = load_dataset(chosen.dataset, chosen.data)
-    side = training_side(graph, make_split(graph, "nodes", 0))
+    side = training_data(graph, make_split(graph, "nodes", 0))
     machine = measured(device, chosen.repeats)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     print(
@@ -164,7 +164,7 @@ def main() -> None:
     floor += machine.floor(2 * (CODE + FLOAT) * graph.num_nodes**2)
     asked = 1 + len(side.labelled) / graph.num_nodes  # rows of labelled nodes are counted, too
     seconds = best_of(
-        lambda: find_positives(side.graph, task, recipe, options), chosen.repeats, device
+        lambda: sample_positives(side.graph, task, recipe, options), chosen.repeats, device
     )
     print(Stage("relations, sampler and positives together", seconds, asked * floor).line())
 

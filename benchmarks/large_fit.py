@@ -30,7 +30,7 @@ from xtcl.device import parse_memory
 from xtcl.progress import Advance
 
 if TYPE_CHECKING:
-    from xtcl.planning.memory_plan import FitPlan, StagePlan
+    from xtcl.planning.memory_plan import MemoryPlan, StagePlan
 
 GIB = 2**30
 
@@ -131,7 +131,7 @@ def measure(chosen: argparse.Namespace) -> None:
         print(f"budget {chosen.memory}: {'kept' if kept else 'NOT KEPT'}")
 
 
-def _host(told: StagePlan | FitPlan) -> str:
+def _host(told: StagePlan | MemoryPlan) -> str:
     """The peak of the process, which beside a GPU is that of the host."""
     return f"{(told.host_peak or told.peak) / GIB:.2f}"
 

@@ -18,10 +18,10 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
-from xtcl.config import BatchSettings, TrainingSettings
+from xtcl.config import BatchConfig, TrainingConfig
 
 
-def measure(chosen: argparse.Namespace, batch: BatchSettings) -> None:
+def measure(chosen: argparse.Namespace, batch: BatchConfig) -> None:
     """Train in one way and print what it took as one JSON object."""
     import torch
 
@@ -29,7 +29,7 @@ def measure(chosen: argparse.Namespace, batch: BatchSettings) -> None:
     from xtcl.nn import encoder_maker
     from xtcl.nn.encoder import encoder_inputs
     from xtcl.planning.bytes import full_pass_bytes
-    from xtcl.training.batch import PositiveSource
+    from xtcl.training.batch import PositiveLists
     from xtcl.training.trainer import train
 
     graph = block_model(
@@ -38,9 +38,9 @@ def measure(chosen: argparse.Namespace, batch: BatchSettings) -> None:
     x, edge_index = encoder_inputs(graph, torch.device("cpu"))
     options = {"width": chosen.width, "layers": chosen.layers, "hops": 1}
     make = encoder_maker(chosen.encoder, x.shape[1], options)
-    settings = replace(TrainingSettings(epochs=chosen.epochs, anchors=chosen.anchors), batch=batch)
+    settings = replace(TrainingConfig(epochs=chosen.epochs, anchors=chosen.anchors), batch=batch)
     needed = full_pass_bytes(make(), graph.num_nodes, graph.num_edges, settings, chosen.draws)
-    sources = [PositiveSource.from_links(graph.adjacency, chosen.draws)]
+    sources = [PositiveLists.from_links(graph.adjacency, chosen.draws)]
     before, moments = _peak(), [time.perf_counter()]
     train(
         make,
@@ -87,7 +87,7 @@ def main() -> None:
         ("anchors", 1024),
         ("draws", 4),
         ("epochs", 3),
-        ("block", BatchSettings().block),
+        ("block", BatchConfig().block),
     ):
         parser.add_argument(f"--{name}", type=int, default=size)
     parser.add_argument("--encoder", choices=("gcn", "gat"), default="gcn")
@@ -95,7 +95,7 @@ def main() -> None:
     chosen = parser.parse_args()
     most = tuple(None if n == "all" else int(n) for n in chosen.neighbours.split(","))
     fresh = multiprocessing.get_context("spawn")
-    for batch in (BatchSettings(), BatchSettings(most, chosen.block)):
+    for batch in (BatchConfig(), BatchConfig(most, chosen.block)):
         process = fresh.Process(target=measure, args=(chosen, batch))
         process.start()
         process.join()

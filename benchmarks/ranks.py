@@ -26,8 +26,8 @@ import torch
 import torch.distributed as dist
 from nearest_rows import random_view
 
-from xtcl.config import SamplerSettings
-from xtcl.distributed import together
+from xtcl.config import SamplerConfig
+from xtcl.distributed import distributed
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks import make_task
 
@@ -43,10 +43,10 @@ def work(rank: int, number: int, folder: str, count: int, task: str, cap: int | 
     folds = make_task(task).folds(view, 5, np.random.default_rng(0))
     meeting = f"file://{folder}/meeting"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=number)
-    with together():
+    with distributed():
         dist.barrier()
         marks = [(time.perf_counter(), time.process_time())]
-        sampler = XGSampler("paper", SamplerSettings(cap=cap)).fit(view, folds)
+        sampler = XGSampler("paper", SamplerConfig(cap=cap)).fit(view, folds)
         marks.append((time.perf_counter(), time.process_time()))
         found = sampler.positives(POSITIVES, exclude=view.adjacency if task == "links" else None)
         marks.append((time.perf_counter(), time.process_time()))

@@ -26,8 +26,8 @@ from xtcl.lab.methods.naive_xgboost import boost, pair_table
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.thresholds import levels_above, thresholds
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.counting import Tally, tally_keys
-from xtcl.sampling.folds import Answers
+from xtcl.sampling.counting import PatternCounter, pattern_keys
+from xtcl.sampling.folds import LabelledPairs
 from xtcl.sampling.patterns import encode, looked_up, margin_table, num_patterns
 from xtcl.sampling.stumps import Stumps, fit_stumps, precision, prior_log_odds, training_order
 
@@ -51,7 +51,7 @@ def learn(values: torch.Tensor, alike: torch.Tensor) -> tuple[Stumps, torch.Tens
     relations, count, _ = values.shape
     eta = torch.empty(relations, count, len(QUANTILES))
     patterns = num_patterns(relations, len(QUANTILES))
-    tally = Tally(patterns, 1, values.device)
+    tally = PatternCounter(patterns, 1, values.device)
     for nodes in torch.split(torch.arange(count), BLOCK):
         rows = slice(int(nodes[0]), int(nodes[-1]) + 1)
         levels = []
@@ -63,9 +63,9 @@ def learn(values: torch.Tensor, alike: torch.Tensor) -> tuple[Stumps, torch.Tens
         row, column = torch.nonzero(codes, as_tuple=True)
         matches = int(own.sum()) - len(nodes)  # a node is not paired with itself
         totals = torch.tensor([[len(nodes) * (count - 1) - matches, matches]])
-        answers = Answers(own[row, column], nodes[row] != column, totals)
+        answers = LabelledPairs(own[row, column], nodes[row] != column, totals)
         one = torch.zeros_like(row)  # for the totals all queries are one
-        key = tally_keys(codes[row, column], one, answers, one[:1], patterns)
+        key = pattern_keys(codes[row, column], one, answers, one[:1], patterns)
         tally.add(key, totals, one[:1])
     total = tally.counts()
     digits = total.levels(relations, len(QUANTILES))

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from nearest_rows import in_own_process, memory_held, most_memory, random_view
 
-from xtcl.config import SamplerSettings
+from xtcl.config import SamplerConfig
 from xtcl.lab.experiments.training_time import fit_growth
 from xtcl.relations.search import IndexSearch
 from xtcl.sampling.xgsampler import XGSampler
@@ -50,7 +50,7 @@ def measure(
     before = memory_held()
     marks = [time.process_time()]
     rng = np.random.default_rng(0)
-    sampler = XGSampler("paper", SamplerSettings(cap=cap, index_past=past))
+    sampler = XGSampler("paper", SamplerConfig(cap=cap, index_past=past))
     sampler.fit(view, make_task(task).folds(view, 5, rng))
     marks.append(time.process_time())
     sampler.positives(POSITIVES, exclude=view.adjacency if task == "links" else None)

@@ -29,8 +29,8 @@ from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
 from xtcl.tasks import make_task
-from xtcl.tasks.fit import FitOptions, find_positives
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.fit import FitOptions, sample_positives
+from xtcl.tasks.training_data import training_data
 
 
 def to_positives(
@@ -41,7 +41,7 @@ def to_positives(
     recipe = kind.recipe("gcn")
     recipe = replace(recipe, sampler=replace(recipe.sampler, cap=cap))
     start = time.perf_counter()
-    found = find_positives(training, kind, recipe, FitOptions(store=store))
+    found = sample_positives(training, kind, recipe, FitOptions(store=store))
     return time.perf_counter() - start, np.ascontiguousarray(found.positives).tobytes()
 
 
@@ -58,7 +58,7 @@ def tie_break_seconds(training: Graph) -> float:
 def measure(name: str, task: str, cap: int | None, data: str | None) -> dict[str, object]:
     """The three times of one data set."""
     graph = load_dataset(name, data)
-    training = training_side(graph, make_split(graph, task, 0)).graph
+    training = training_data(graph, make_split(graph, task, 0)).graph
     to_positives(training, task, cap, None)  # the first fit of a process pays for imports
     with tempfile.TemporaryDirectory() as folder:
         store = RelationStore(Path(folder))

@@ -29,7 +29,7 @@ from protocol import TASKS
 from purity import share_of_same_class, share_of_test_links
 
 from xtcl.baselines.method import Method
-from xtcl.config import Recipe
+from xtcl.config import FitConfig
 from xtcl.device import pick_device
 from xtcl.errors import UsageError, XTCLError
 from xtcl.files import atomic_path
@@ -41,8 +41,8 @@ from xtcl.model_selection.evaluate import make_split
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions
-from xtcl.tasks.results import Answer
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.results import Predictions
+from xtcl.tasks.training_data import TrainingData
 
 FIRST_SEED = 1000
 ROW_NAMES = tuple(dict.fromkeys(row.name for rows in ROWS.values() for row in rows))
@@ -58,19 +58,19 @@ class RowMethod(Method):
         self.row = row
         self.positives = np.empty((0, 0), dtype=np.int64)
 
-    def recipe(self, task: str) -> Recipe:
+    def recipe(self, task: str) -> FitConfig:
         """The changed recipe."""
         return self.row.change(make_task(task).recipe(ENCODER))
 
     def fit(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         task: str,
         *,
         seed: int,
         device: torch.device,
         progress: Progress,
-    ) -> Answer:
+    ) -> Predictions:
         """Fit embeddings and head."""
         options = FitOptions(encoder=ENCODER, seed=seed, device=device, progress=progress)
         fitted = self.row.fit(side, make_task(task), self.recipe(task), options)

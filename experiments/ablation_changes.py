@@ -6,28 +6,28 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from xtcl.config import Member, Plan, Recipe
+from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
 
-Change = Callable[[Recipe], Recipe]
-Which = Callable[[Member], bool]
+Change = Callable[[FitConfig], FitConfig]
+Which = Callable[[EncoderConfig], bool]
 
 
-def deep(member: Member) -> bool:
+def deep(member: EncoderConfig) -> bool:
     """An encoder of several layers."""
     return int(str(member.encoder.get("layers", 1))) > 1
 
 
-def linear(member: Member) -> bool:
+def linear(member: EncoderConfig) -> bool:
     """An encoder of one layer."""
     return not deep(member)
 
 
-def every(member: Member) -> bool:
+def every(member: EncoderConfig) -> bool:
     """Any encoder."""
     return True
 
 
-def same(recipe: Recipe) -> Recipe:
+def same(recipe: FitConfig) -> FitConfig:
     """No change."""
     return recipe
 
@@ -62,7 +62,7 @@ def training(which: Which = every, **settings: Any) -> Change:
 def scaled(name: str, factor: float) -> Change:
     """A setting of the training that is a number, times `factor`; a count stays one."""
 
-    def change(member: Member) -> Member:
+    def change(member: EncoderConfig) -> EncoderConfig:
         old = getattr(member.training, name)
         new = type(old)(factor * old)
         return replace(member, training=replace(member.training, **{name: new}))
@@ -78,8 +78,8 @@ def only(which: Which) -> Change:
 def repeated(which: Which, times: int) -> Change:
     """An encoder trained with so many seeds; together they weigh what it weighed alone."""
 
-    def change(plan: Plan) -> Plan:
-        members: list[Member] = []
+    def change(plan: EnsembleConfig) -> EnsembleConfig:
+        members: list[EncoderConfig] = []
         for member in plan.members:
             # Parts of unit length side by side: it is the squares of their weights that add up.
             part = replace(member, weight=member.weight / times**0.5)
@@ -94,9 +94,9 @@ def plans(**settings: Any) -> Change:
     return _of_plans(lambda plan: replace(plan, **settings))
 
 
-def _of_plans(change: Callable[[Plan], Plan]) -> Change:
+def _of_plans(change: Callable[[EnsembleConfig], EnsembleConfig]) -> Change:
     return lambda recipe: replace(recipe, plans=tuple(change(plan) for plan in recipe.plans))
 
 
-def _of_members(change: Callable[[Member], Member], which: Which = every) -> Change:
+def _of_members(change: Callable[[EncoderConfig], EncoderConfig], which: Which = every) -> Change:
     return lambda recipe: recipe.each(lambda member: change(member) if which(member) else member)

@@ -16,16 +16,16 @@ from ablation_fit import fit_with_loss
 from torch import Tensor
 from torch.nn import functional as F
 
-from xtcl.config import Recipe, Similarity
-from xtcl.nn.functional import unit_rows
-from xtcl.relations.blocks import block_height
-from xtcl.relations.rows import PatternRows, all_nodes
+from xtcl.config import FitConfig, Similarity
+from xtcl.nn.functional import normalize
+from xtcl.relations.blocks import rows_per_block
+from xtcl.relations.rows import DenseRows, all_nodes
 from xtcl.sampling.patterns import margin_table, pattern_codes
 from xtcl.sampling.stumps import sigmoid
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks.fit import FitOptions, FittedTask
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.training_data import TrainingData
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class DebiasedLoss:
         temperature: float,
     ) -> Tensor:
         """The loss of a step; `negatives` are shared by all anchors."""
-        z = unit_rows(z) if similarity == "cosine" else z
+        z = normalize(z) if similarity == "cosine" else z
         query = F.embedding(anchors, z) / temperature
         attraction = torch.einsum("nh,nbh->nb", query, F.embedding(positives.clamp_min(0), z))
         unlike = (1 - self.chances[anchors[:, None], negatives]).log()
@@ -60,17 +60,19 @@ class DebiasedLoss:
 
 def all_chances(sampler: XGSampler) -> Tensor:
     """f_u(v) of all pairs, float32 [V, V]: 1.5 GB for the 20,000 nodes of PubMed."""
-    rows = PatternRows(sampler.relations_, sampler.view_, sampler.settings.quantiles)
+    rows = DenseRows(sampler.relations_, sampler.view_, sampler.settings.quantiles)
     margins = margin_table(sampler.stumps_)
     # As candidates these pairs are out; as negatives they have a chance like all others.
     margins[0] = sampler.stumps_.base + sampler.stumps_.weights[:, 0].sum()
     table = torch.tensor(sigmoid(margins), dtype=torch.float32, device=rows.device)
-    blocks = rows.blocks(all_nodes(rows.num_nodes), block_height(rows.num_nodes))
+    blocks = rows.blocks(all_nodes(rows.num_nodes), rows_per_block(rows.num_nodes))
     chances = torch.cat([table[pattern_codes(rows, nodes).int()] for nodes in blocks])
     return chances.fill_diagonal_(1.0)
 
 
-def fit_debiased(side: TrainingSide, task: Task, recipe: Recipe, options: FitOptions) -> FittedTask:
+def fit_debiased(
+    side: TrainingData, task: Task, recipe: FitConfig, options: FitOptions
+) -> FittedTask:
     """A fit with this loss."""
     return fit_with_loss(
         lambda sampler, found: DebiasedLoss(all_chances(sampler)), side, task, recipe, options

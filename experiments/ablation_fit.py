@@ -5,58 +5,58 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from xtcl.config import Recipe
+from xtcl.config import FitConfig
 from xtcl.nn.loss import Loss
 from xtcl.sampling.positives import Positives
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks.fit import (
     FitOptions,
     FittedTask,
-    Found,
-    find_positives,
+    SampledPositives,
     fit_sampler,
-    train_plan,
+    sample_positives,
+    train_ensemble,
     with_head,
 )
-from xtcl.tasks.task import Choice, Task
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.task import Selected, Task
+from xtcl.tasks.training_data import TrainingData
 
 
 def fit_from(
-    found: Found, side: TrainingSide, task: Task, recipe: Recipe, options: FitOptions
+    found: SampledPositives, side: TrainingData, task: Task, recipe: FitConfig, options: FitOptions
 ) -> FittedTask:
     """The rest of `fit_task` for a recipe with one plan."""
     (plan,) = recipe.plans
-    fitted = train_plan(side.graph, task, recipe, plan, found, options)
-    return with_head(side, task, recipe, Choice(plan), fitted, options)
+    fitted = train_ensemble(side.graph, task, recipe, plan, found, options)
+    return with_head(side, task, recipe, Selected(plan), fitted, options)
 
 
 def fit_with_loss(
     make_loss: Callable[[XGSampler, Positives], Loss],
-    side: TrainingSide,
+    side: TrainingData,
     task: Task,
-    recipe: Recipe,
+    recipe: FitConfig,
     options: FitOptions,
 ) -> FittedTask:
     """A fit whose loss knows what the sampler found."""
     sampler = fit_sampler(side.graph, task, recipe, options)
     best = sampler.positives(recipe.positives)
     own = replace(options, loss=make_loss(sampler, best))
-    return fit_from(Found.among(best, sampler, recipe), side, task, recipe, own)
+    return fit_from(SampledPositives.among(best, sampler, recipe), side, task, recipe, own)
 
 
 def fit_in_full_trust(
-    side: TrainingSide, task: Task, recipe: Recipe, options: FitOptions
+    side: TrainingData, task: Task, recipe: FitConfig, options: FitOptions
 ) -> FittedTask:
     """Positives that are likely enough, and trusted as if all candidates had been."""
-    found = find_positives(side.graph, task, recipe, options)
+    found = sample_positives(side.graph, task, recipe, options)
     return fit_from(found._replace(trust=1.0), side, task, recipe, options)
 
 
 def fit_unfiltered(
-    side: TrainingSide, task: Task, recipe: Recipe, options: FitOptions
+    side: TrainingData, task: Task, recipe: FitConfig, options: FitOptions
 ) -> FittedTask:
     """All candidates for positives, trusted as far as they are likely."""
-    found = find_positives(side.graph, task, recipe, options)
+    found = sample_positives(side.graph, task, recipe, options)
     everyone = found.sampler.positives(recipe.positives).nodes
     return fit_from(found._replace(positives=everyone), side, task, recipe, options)

@@ -15,16 +15,16 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from xtcl.config import Recipe
+from xtcl.config import FitConfig
 from xtcl.errors import UsageError
 from xtcl.relations.cosine import cosine_rows
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
 from xtcl.tasks.fit import FitOptions, FittedTask, fit_task
-from xtcl.tasks.results import NodeAnswer
+from xtcl.tasks.results import NodePredictions
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.training_data import TrainingData
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class PosteriorAgreement(Relation):
 
 
 def held_out_posteriors(
-    side: TrainingSide, task: Task, recipe: Recipe, options: FitOptions
+    side: TrainingData, task: Task, recipe: FitConfig, options: FitOptions
 ) -> dict[bytes, np.ndarray]:
     """Posteriors of first fits for every view that the sampler will ask for.
 
@@ -74,15 +74,15 @@ def held_out_posteriors(
 
 
 def _posterior(
-    side: TrainingSide, task: Task, recipe: Recipe, options: FitOptions, labels: np.ndarray
+    side: TrainingData, task: Task, recipe: FitConfig, options: FitOptions, labels: np.ndarray
 ) -> np.ndarray:
-    answer = fit_task(TrainingSide(side.graph.with_labels(labels)), task, recipe, options).answer
-    if not isinstance(answer, NodeAnswer):
+    answer = fit_task(TrainingData(side.graph.with_labels(labels)), task, recipe, options).answer
+    if not isinstance(answer, NodePredictions):
         raise UsageError("Only node classification has class posteriors.")
     return np.array(answer.probabilities)
 
 
-def fit_again(side: TrainingSide, task: Task, recipe: Recipe, options: FitOptions) -> FittedTask:
+def fit_again(side: TrainingData, task: Task, recipe: FitConfig, options: FitOptions) -> FittedTask:
     """A fit whose sampler also knows how first fits agree."""
     agreement = PosteriorAgreement(held_out_posteriors(side, task, recipe, options))
     relations = (*resolve_relations(options.relations), agreement)

@@ -25,15 +25,15 @@ from ablation_fit import fit_in_full_trust, fit_unfiltered
 from ablation_reestimation import fit_again
 from ablation_weighted import fit_weighted
 
-from xtcl.config import PLAIN, Member, Plan, Recipe
+from xtcl.config import PAPER_ENCODERS, EncoderConfig, EnsembleConfig, FitConfig
 from xtcl.tasks.fit import FitOptions, FittedTask, fit_task
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.training_data import TrainingData
 
 ENCODER = "gcn"
 FOUR_LEVELS = (0.90, 0.97, 0.99, 0.997)
 
-Fit = Callable[[TrainingSide, Task, Recipe, FitOptions], FittedTask]
+Fit = Callable[[TrainingData, Task, FitConfig, FitOptions], FittedTask]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Row:
 DEFAULT = Row("default", "the default recipe")
 
 
-def literal(recipe: Recipe) -> Recipe:
+def literal(recipe: FitConfig) -> FitConfig:
     """The paper as printed."""
     return recipe.literal(ENCODER)
 
@@ -82,7 +82,7 @@ NODES = (
     Row(
         "two-layer-gcn",
         "a plain two-layer GCN, nothing beside it",
-        overall(plans=(Plan((Member(dict(PLAIN[ENCODER])),)),)),
+        overall(plans=(EnsembleConfig((EncoderConfig(dict(PAPER_ENCODERS[ENCODER])),)),)),
     ),
     Row("linear-only", "without the two-layer encoder", only(linear)),
     Row("deep-only", "without the linear encoder", only(deep)),
@@ -116,5 +116,5 @@ LINKS = (
 ROWS = {"nodes": NODES, "links": LINKS}
 
 
-def _one_plan(recipe: Recipe, place: int) -> Recipe:
+def _one_plan(recipe: FitConfig, place: int) -> FitConfig:
     return replace(recipe, plans=(recipe.plans[place],))

@@ -10,7 +10,7 @@ from ablation_rows import DEFAULT, ROWS
 from accuracy_tables import PURITY_TITLES, TITLES, Record, difference_cell, paired
 from protocol import DATASETS
 
-from xtcl.report.charts import DASH, spread, table
+from xtcl.report.charts import DASH, spread_labels, table
 
 INTRODUCTION = f"""# Ablation
 
@@ -53,7 +53,7 @@ def figures(run: Record, default: Record, shares: Record) -> list[str]:
     count = len(run["runs"])
     is_default = run["method"] == DEFAULT.name
     return [
-        spread(run["mean"], run["stderr"] if count > 1 else None),
+        spread_labels(run["mean"], run["stderr"] if count > 1 else None),
         DASH if is_default or not default else difference_cell(paired(run, default)),
         str(count),
         f"{np.mean(run['seconds']):.1f}",

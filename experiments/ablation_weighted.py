@@ -12,13 +12,13 @@ import torch
 from ablation_fit import fit_with_loss
 from torch import Tensor
 
-from xtcl.config import Recipe, Similarity
+from xtcl.config import FitConfig, Similarity
 from xtcl.nn.loss import contrastive_loss
 from xtcl.sampling.positives import Positives
 from xtcl.sampling.stumps import sigmoid
 from xtcl.tasks.fit import FitOptions, FittedTask
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.training_data import TrainingData
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,9 @@ class ScoreWeightedLoss:
         )
 
 
-def fit_weighted(side: TrainingSide, task: Task, recipe: Recipe, options: FitOptions) -> FittedTask:
+def fit_weighted(
+    side: TrainingData, task: Task, recipe: FitConfig, options: FitOptions
+) -> FittedTask:
     """A fit with this loss."""
     return fit_with_loss(
         lambda sampler, found: ScoreWeightedLoss.of(found, options.device),

@@ -21,7 +21,7 @@ from protocol import DATASETS, METHODS, SPLITS, TASKS
 
 from xtcl.files import atomic_path
 from xtcl.model_selection.evaluate import standard_error
-from xtcl.report.charts import DASH, spread, table
+from xtcl.report.charts import DASH, spread_labels, table
 
 Record = dict[str, Any]
 Results = dict[tuple[str, str, str], Record]
@@ -163,7 +163,7 @@ def figure(run: Record | None, paper: float | None) -> str:
     if run is None:
         return DASH
     count = len(run["runs"])
-    text = spread(run["mean"], run["stderr"])
+    text = spread_labels(run["mean"], run["stderr"])
     if count < SPLITS[run["dataset"]]:
         text += f" ({count} split{'s' if count > 1 else ''})"
     below = paper is not None and round(run["mean"], 2) < paper
@@ -196,7 +196,7 @@ def difference_cell(differences: np.ndarray) -> str:
     """Mean and standard error, with its sign."""
     if not len(differences):
         return DASH
-    return spread(float(differences.mean()), standard_error(differences), sign="+")
+    return spread_labels(float(differences.mean()), standard_error(differences), sign="+")
 
 
 def seconds_tables(results: Results) -> str:

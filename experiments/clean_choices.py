@@ -3,7 +3,7 @@
     PYTHONPATH=src python experiments/clean_choices.py [--datasets cora,...] [--encoder gcn]
         [--splits N] [--device auto] [--data DIR] [--out results/clean-choices]
 
-The package chooses the penalty of the head, how much of what was learned to keep (`Recipe.doubt`)
+The package chooses the penalty of the head, how much of what was learned to keep (`doubt`)
 and whether to fit the head a second time by labels held out of the head alone; the label relations
 have seen them. Here every fifth of the training labels is hidden once from relations, sampler,
 training and head, and the five fits choose together:
@@ -38,20 +38,20 @@ from xtcl.errors import XTCLError
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.provenance import evaluate_into
-from xtcl.model_selection.tune import FOLDS, hidings
+from xtcl.model_selection.tune import FOLDS, validation_splits
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
-from xtcl.tasks.fit import FitOptions, doubting, find_positives, train_plan
+from xtcl.tasks.fit import FitOptions, sample_positives, train_ensemble, with_downweighted_encoder
 from xtcl.tasks.logistic import (
-    STRENGTHS,
+    C_VALUES,
     calibrated_likelihood,
     logistic_path,
     posterior_mean,
     take_rows,
 )
-from xtcl.tasks.results import Answer, NodeAnswer
-from xtcl.tasks.self_training import MOSTLY_RIGHT, second_fit
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.results import NodePredictions, Predictions
+from xtcl.tasks.self_training import MIN_CV_ACCURACY, self_train
+from xtcl.tasks.training_data import TrainingData, training_data
 
 ENCODERS = ("gcn", "gat")
 TASK = make_task("nodes")
@@ -77,20 +77,20 @@ class CleanChoices(Method):
 
     def fit(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         task: str,
         *,
         seed: int,
         device: torch.device,
         progress: Progress,
-    ) -> Answer:
+    ) -> Predictions:
         """Six fits: five that choose, and one."""
         options = FitOptions(encoder=self.encoder, seed=seed, device=device, progress=progress)
         scores: list[list[Tensor]] = [[], []]  # of hidden labels, by all that was learned or less
         hidden = []
-        for split in hidings(side, "nodes", FOLDS, seed):
+        for split in validation_splits(side, "nodes", FOLDS, seed):
             assert isinstance(split, NodeSplit)  # noqa: S101 - nodes are asked for
-            seen = training_side(side.graph, split)
+            seen = training_data(side.graph, split)
             for found, embedding in zip(scores, embeddings(seen, options), strict=True):
                 found.append(hidden_scores(embedding, side, split))
             hidden.append(torch.from_numpy(side.labels[split.test]))
@@ -101,28 +101,28 @@ class CleanChoices(Method):
             "all that was learned": judged[0]._asdict(),
             "in doubt": judged[1]._asdict(),
             "doubts": bool(best),
-            "second fit": right >= MOSTLY_RIGHT,
+            "second fit": right >= MIN_CV_ACCURACY,
         }
         embedding = embeddings(side, options)[best]
         known, codes = side.labelled, side.labels[side.labelled]
         (head,) = logistic_path(
             take_rows(embedding, known), codes, strengths=[judged[best].strength]
         )
-        head = second_fit(replace(head, cv_accuracy_=right), embedding, known, codes, seed=seed)
-        return NodeAnswer(head.predict_proba(embedding, side.graph.num_classes))
+        head = self_train(replace(head, cv_accuracy_=right), embedding, known, codes, seed=seed)
+        return NodePredictions(head.predict_proba(embedding, side.graph.num_classes))
 
 
-def embeddings(side: TrainingSide, options: FitOptions) -> tuple[Tensor, Tensor]:
+def embeddings(side: TrainingData, options: FitOptions) -> tuple[Tensor, Tensor]:
     """With all that was learned, and with as much as the recipe leaves in doubt."""
     assert isinstance(options.encoder, str)  # noqa: S101 - it is one of ENCODERS
     recipe = TASK.recipe(options.encoder)
-    found = find_positives(side.graph, TASK, recipe, options)
-    fitted = train_plan(side.graph, TASK, recipe, recipe.plans[0], found, options)
-    doubted = doubting(fitted, side.graph.num_attributes, recipe.doubt)
+    found = sample_positives(side.graph, TASK, recipe, options)
+    fitted = train_ensemble(side.graph, TASK, recipe, recipe.plans[0], found, options)
+    doubted = with_downweighted_encoder(fitted, side.graph.num_attributes, recipe.doubt)
     return fitted.embedding, doubted.embedding
 
 
-def hidden_scores(embedding: Tensor, side: TrainingSide, split: NodeSplit) -> Tensor:
+def hidden_scores(embedding: Tensor, side: TrainingData, split: NodeSplit) -> Tensor:
     """Log-chances [strengths, hidden labels, classes] by heads that know the others."""
     rows, asked = take_rows(embedding, split.train), take_rows(embedding, split.test)
     chances = [
@@ -137,7 +137,7 @@ def judge(scores: Tensor, codes: Tensor) -> Judged:
     likelihood = [calibrated_likelihood(each, codes) for each in scores]
     best = int(np.argmax(likelihood))
     accuracy = float((scores[best].argmax(dim=1) == codes).double().mean())
-    return Judged(posterior_mean(STRENGTHS, likelihood, len(codes)), likelihood[best], accuracy)
+    return Judged(posterior_mean(C_VALUES, likelihood, len(codes)), likelihood[best], accuracy)
 
 
 def method_of(encoder: str) -> CleanChoices:

@@ -26,7 +26,14 @@ from options import run_options
 from protocol import DATASETS
 from torch import Tensor
 
-from xtcl.baselines.propagation import ONCE, PAGERANK, RAW, TWICE, side_by_side, smoothed_attributes
+from xtcl.baselines.propagation import (
+    ONCE,
+    PAGERANK,
+    RAW,
+    TWICE,
+    concatenate_columns,
+    smoothed_attributes,
+)
 from xtcl.device import pick_device
 from xtcl.errors import XTCLError
 from xtcl.files import atomic_path
@@ -34,21 +41,21 @@ from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
 from xtcl.model_selection.evaluate import make_split
-from xtcl.model_selection.tune import hidings
+from xtcl.model_selection.tune import validation_splits
 from xtcl.report.charts import table
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, fit_task
 from xtcl.tasks.logistic import (
-    STRENGTHS,
+    C_VALUES,
     calibrated_likelihood,
-    choose_strength,
+    choose_c,
     held_out_scores,
     logistic_path,
     posterior_mean,
     prepare,
     stratified_folds,
 )
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.training_data import TrainingData, training_data
 
 FIRST_SEED = 1000
 FOLDS = 5
@@ -89,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def measure(graph: Graph, seed: int, device: torch.device) -> dict[str, dict[str, float]]:
     """Test accuracy in percent by rows and rule, on one split."""
     split = make_split(graph, "nodes", seed)
-    side = training_side(graph, split)
+    side = training_data(graph, split)
     options = FitOptions(seed=seed, device=device)
     kinds = kinds_of_rows(side, options)
     hidden_strengths = strengths_by_hiding(side, seed, options)
@@ -101,34 +108,34 @@ def measure(graph: Graph, seed: int, device: torch.device) -> dict[str, dict[str
         chosen = strengths_by_rule(rows[known], labels, seed, device)
         chosen |= {f"C = {c:g}": c for c in FIXED}
         chosen["hidden from the whole fit"] = hidden_strengths[name]
-        wanted = sorted({*chosen.values(), *STRENGTHS})
+        wanted = sorted({*chosen.values(), *C_VALUES})
         heads = logistic_path(rows[known], labels, strengths=wanted, device=device)
         right = {head.strength_: (head.predict(rows[split.test]) == truth).mean() for head in heads}
         accuracy = {rule: right[strength] for rule, strength in chosen.items()}
-        accuracy["oracle"] = max(right[strength] for strength in STRENGTHS)
+        accuracy["oracle"] = max(right[strength] for strength in C_VALUES)
         found[name] = {rule: round(100 * float(share), 3) for rule, share in accuracy.items()}
     return found
 
 
-def kinds_of_rows(side: TrainingSide, options: FitOptions) -> dict[str, np.ndarray]:
+def kinds_of_rows(side: TrainingData, options: FitOptions) -> dict[str, np.ndarray]:
     """Embeddings with and without training, of all nodes."""
     smoothed = smoothed_attributes(side.graph, options.device)
     return {
         "xtcl-gcn": _embedding(side, options),
-        "hops 0, 1, 2": side_by_side(smoothed, (RAW, ONCE, TWICE)).cpu().numpy(),
+        "hops 0, 1, 2": concatenate_columns(smoothed, (RAW, ONCE, TWICE)).cpu().numpy(),
         "pagerank": smoothed[PAGERANK].cpu().numpy(),
     }
 
 
-def _embedding(side: TrainingSide, options: FitOptions) -> np.ndarray:
+def _embedding(side: TrainingData, options: FitOptions) -> np.ndarray:
     return fit_task(side, make_task("nodes"), options=options).fitted.embedding.cpu().numpy()
 
 
-def strengths_by_hiding(side: TrainingSide, seed: int, options: FitOptions) -> dict[str, float]:
+def strengths_by_hiding(side: TrainingData, seed: int, options: FitOptions) -> dict[str, float]:
     """For each kind of rows the posterior mean by labels that a whole fit has not seen."""
-    (split,) = hidings(side, "nodes", 1, seed)
+    (split,) = validation_splits(side, "nodes", 1, seed)
     assert isinstance(split, NodeSplit)  # noqa: S101 - nodes are asked for
-    seen = training_side(side.graph, split)
+    seen = training_data(side.graph, split)
     hidden = torch.from_numpy(side.labels[split.test])
     found = {}
     for name, rows in kinds_of_rows(seen, options).items():
@@ -138,7 +145,7 @@ def strengths_by_hiding(side: TrainingSide, seed: int, options: FitOptions) -> d
             calibrated_likelihood(torch.from_numpy(each).clamp_min(1e-12).log(), hidden)
             for each in chances
         ]
-        found[name] = posterior_mean(STRENGTHS, likelihood, len(hidden))
+        found[name] = posterior_mean(C_VALUES, likelihood, len(hidden))
     return found
 
 
@@ -151,11 +158,11 @@ def strengths_by_rule(
     fold_of = torch.from_numpy(stratified_folds(codes.cpu().numpy(), FOLDS, seed)).to(codes)
     known = codes[fold_of >= 0]
     everything = [
-        scores for scores, _ in held_out_scores(turned, codes, classes, STRENGTHS, fold_of)
+        scores for scores, _ in held_out_scores(turned, codes, classes, C_VALUES, fold_of)
     ]
 
     def best(measured_by: Measure) -> float:
-        return STRENGTHS[int(np.argmax([measured_by(scores, known) for scores in everything]))]
+        return C_VALUES[int(np.argmax([measured_by(scores, known) for scores in everything]))]
 
     accuracy, likelihood = best(held_out_accuracy), best(plain_likelihood)
     return {
@@ -163,7 +170,7 @@ def strengths_by_rule(
         "likelihood": likelihood,
         "between the two": float(np.sqrt(accuracy * likelihood)),
         "calibrated likelihood": best(calibrated_likelihood),
-        "its posterior mean": choose_strength(turned, codes, classes, STRENGTHS, FOLDS, seed)[0],
+        "its posterior mean": choose_c(turned, codes, classes, C_VALUES, FOLDS, seed)[0],
     }
 
 

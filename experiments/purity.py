@@ -28,13 +28,13 @@ from xtcl.errors import XTCLError
 from xtcl.files import atomic_path
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import LinkSplit, NodeSplit, is_among, pair_keys
+from xtcl.graph.splits import LinkSplit, NodeSplit, pair_keys, pairs_among
 from xtcl.model_selection.evaluate import make_split
-from xtcl.sampling.candidates import NOBODY
+from xtcl.sampling.candidates import NO_NODE
 from xtcl.tasks import make_task
-from xtcl.tasks.fit import FitOptions, find_positives, fit_task
-from xtcl.tasks.results import NodeAnswer
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.fit import FitOptions, fit_task, sample_positives
+from xtcl.tasks.results import NodePredictions
+from xtcl.tasks.training_data import training_data
 
 SEEDS = (0, 1, 2)
 
@@ -67,13 +67,13 @@ def measure(graph: Graph, task: str, seed: int, device: torch.device) -> dict[st
     split = make_split(graph, task, seed)
     chosen = make_task(task)
     options = FitOptions(seed=seed, device=device)
-    side = training_side(graph, split)
+    side = training_data(graph, split)
     if isinstance(split, LinkSplit):
-        found = find_positives(side.graph, chosen, chosen.recipe("gcn"), options)
+        found = sample_positives(side.graph, chosen, chosen.recipe("gcn"), options)
         return {"purity": share_of_test_links(found.positives, split)}
     fitted = fit_task(side, chosen, options=options)
     positives, answer = fitted.fitted.positives, fitted.answer
-    assert isinstance(answer, NodeAnswer)  # noqa: S101 - a node split has seen to it
+    assert isinstance(answer, NodePredictions)  # noqa: S101 - a node split has seen to it
     purity = share_of_same_class(positives, split, graph)
     return {"purity": purity} | accuracy_by_positives(positives, answer.probabilities, split, graph)
 
@@ -110,15 +110,15 @@ def _same_class(
     """Whether the positives of test nodes have their class, and which places hold one."""
     assert graph.labels is not None  # noqa: S101 - a node split has seen to it
     table = positives[split.test]
-    return graph.labels[table] == graph.labels[split.test][:, None], table != NOBODY
+    return graph.labels[table] == graph.labels[split.test][:, None], table != NO_NODE
 
 
 def share_of_test_links(positives: np.ndarray, split: LinkSplit) -> float:
     """Among the positives [V, B] of all nodes."""
-    node, place = np.nonzero(positives != NOBODY)
+    node, place = np.nonzero(positives != NO_NODE)
     pairs = np.sort(np.stack([node, positives[node, place]]), axis=0)
     tested = pair_keys(split.test, split.num_nodes)
-    return float(is_among(pair_keys(pairs, split.num_nodes), tested).mean())
+    return float(pairs_among(pair_keys(pairs, split.num_nodes), tested).mean())
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from sknetwork.gnn import GNNClassifier
 from ways import Predict, by_logistic, main
 
 from xtcl.graph.graph import Graph
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.training_data import TrainingData
 
 
 def _links(graph: Graph) -> sp.csr_matrix:
@@ -30,18 +30,18 @@ def _links(graph: Graph) -> sp.csr_matrix:
     return sp.csr_matrix(graph.adjacency).astype(bool)
 
 
-def by_pagerank(graph: Graph, side: TrainingSide, seed: int) -> np.ndarray:
+def by_pagerank(graph: Graph, side: TrainingData, seed: int) -> np.ndarray:
     """Labels spread by personalised PageRank from the training nodes of each class."""
     return np.asarray(PageRankClassifier().fit_predict(_links(graph), labels=side.labels))
 
 
-def by_spectral(graph: Graph, side: TrainingSide, seed: int) -> np.ndarray:
+def by_spectral(graph: Graph, side: TrainingData, seed: int) -> np.ndarray:
     """Logistic regression on a spectral embedding."""
     rows = Spectral(64).fit_transform(_links(graph)).astype(np.float32)
     return by_logistic(rows, side, seed)
 
 
-def by_network(graph: Graph, side: TrainingSide, seed: int) -> np.ndarray:
+def by_network(graph: Graph, side: TrainingData, seed: int) -> np.ndarray:
     """scikit-network's own graph convolutional network."""
     x = sp.csr_array(graph.attributes).toarray()
     x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)

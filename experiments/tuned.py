@@ -35,8 +35,8 @@ from xtcl.model_selection.tune import Tuned, tune
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, fit_task
-from xtcl.tasks.results import Answer
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.results import Predictions
+from xtcl.tasks.training_data import TrainingData
 
 ENCODERS = ("gcn", "gat")
 
@@ -56,13 +56,13 @@ class TunedMethod(Method):
 
     def fit(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         task: str,
         *,
         seed: int,
         device: torch.device,
         progress: Progress,
-    ) -> Answer:
+    ) -> Predictions:
         """Search, then fit with what was found."""
         self.found = tune(
             side,

@@ -16,13 +16,13 @@ from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.model_selection.evaluate import make_split, standard_error
 from xtcl.tasks.logistic import fit_logistic
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.training_data import TrainingData, training_data
 
-Predict = Callable[[Graph, TrainingSide, int], np.ndarray]
+Predict = Callable[[Graph, TrainingData, int], np.ndarray]
 """From the training side and a seed to a class code of every node."""
 
 
-def by_logistic(rows: np.ndarray, side: TrainingSide, seed: int) -> np.ndarray:
+def by_logistic(rows: np.ndarray, side: TrainingData, seed: int) -> np.ndarray:
     """The classes that xtcl's logistic regression reads from an embedding."""
     head = fit_logistic(rows[side.labelled], side.labels[side.labelled], seed=seed)
     return np.asarray(head.predict_proba(rows, side.graph.num_classes).argmax(axis=1))
@@ -35,7 +35,7 @@ def measure(graph: Graph, ways: Mapping[str, Predict], seeds: range) -> dict[str
         runs, seconds = [], []
         for seed in seeds:
             split = make_split(graph, "nodes", seed)
-            side = training_side(graph, split)
+            side = training_data(graph, split)
             start = time.perf_counter()
             told = predict(side.graph, side, seed)
             seconds.append(round(time.perf_counter() - start, 2))

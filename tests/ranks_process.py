@@ -11,8 +11,8 @@ import pytest
 from small_ranks import taking_part
 from small_runs import small_graph
 
-from xtcl.config import SamplerSettings
-from xtcl.distributed import ranks
+from xtcl.config import SamplerConfig
+from xtcl.distributed import world
 from xtcl.errors import UsageError
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
@@ -45,7 +45,7 @@ def found(task: str, options: dict[str, Any], folder: Path) -> dict[str, np.ndar
     store = RelationStore(folder) if options.pop("store", False) else None
     folds = make_task(task).folds(view, 4, np.random.default_rng(0))
     # Two blocks: fewer than three ranks.
-    sampler = XGSampler("paper", SamplerSettings(**options), block_rows=90, store=store)
+    sampler = XGSampler("paper", SamplerConfig(**options), block_rows=90, store=store)
     sampler.fit(view, folds)
     best = sampler.positives(7, exclude=view.adjacency if task == "links" else None)
     counted = sampler.counts_
@@ -75,11 +75,11 @@ def main() -> None:
             for task, options in AGAIN
             for name, array in found(task, options, folder).items()
         }
-        ranks().check_same("the same")
+        world().check_same("the same")
         with pytest.raises(UsageError, match="given different graphs"):
-            ranks().check_same(str(rank))
+            world().check_same(str(rank))
     results |= again
-    assert ranks().number == 1
+    assert world().number == 1
     np.savez(out / f"rank-{rank}.npz", **results)  # type: ignore[arg-type]
 
 

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 import xtcl
-from xtcl.distributed import together
+from xtcl.distributed import distributed
 
 
 def run_ranks(script: str, number: int, folder: Path) -> None:
@@ -44,7 +44,7 @@ def taking_part() -> Iterator[tuple[int, Path]]:
     torch.set_num_threads(1)
     meeting = f"file://{folder / 'meeting'}"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=number)
-    with together() as everyone:
+    with distributed() as everyone:
         assert everyone.number == number
         yield rank, folder
     dist.destroy_process_group()

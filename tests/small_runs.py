@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import xtcl
-from xtcl.config import Member, Recipe
+from xtcl.config import EncoderConfig, FitConfig
 from xtcl.estimator import XTCL
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
@@ -44,17 +44,17 @@ def small_model(task: Any = "nodes", encoder: Any = "gcn", **settings: Any) -> X
     return XTCL(task, encoder, **chosen)
 
 
-def narrow(recipe: Recipe, epochs: int) -> Recipe:
+def narrow(recipe: FitConfig, epochs: int) -> FitConfig:
     """The recipe with narrow encoders, trained for so many epochs."""
 
-    def small(member: Member) -> Member:
+    def small(member: EncoderConfig) -> EncoderConfig:
         training = replace(member.training, epochs=epochs)
         return replace(member, encoder=member.encoder | {"width": 8}, training=training)
 
     return recipe.each(small)
 
 
-def judged_recipe(encoder: str = "gcn", epochs: int = 40) -> Recipe:
+def judged_recipe(encoder: str = "gcn", epochs: int = 40) -> FitConfig:
     """Link prediction's recipe in small: hidden links choose among plans and say when to stop."""
     recipe = narrow(LinkPrediction().recipe(encoder), epochs)
     assert recipe.stop_early

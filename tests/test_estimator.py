@@ -13,7 +13,7 @@ import torch
 from small_runs import small_graph, small_model, small_split
 from torch import Tensor, nn
 
-from xtcl.config import Member, Plan, Recipe, TrainingSettings
+from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, TrainingConfig
 from xtcl.device import pick_device
 from xtcl.errors import BudgetError, DataError, UsageError
 from xtcl.estimator import XTCL
@@ -26,7 +26,7 @@ from xtcl.relations.pagerank import PageRank
 from xtcl.relations.registry import forget_relation, register_relation
 from xtcl.relations.relation import Rows
 from xtcl.relations.view import TrainingView
-from xtcl.tasks.custom import OwnTask
+from xtcl.tasks.custom import CustomTask
 
 LINK_RELATIONS = {"link", "pagerank", "jaccard", "topology", "graph-distance"}
 
@@ -311,7 +311,7 @@ def test_an_own_task_needs_an_indicator_only(labelled: bool, tmp_path: Path) -> 
     def alike(u: np.ndarray, v: np.ndarray) -> np.ndarray:
         return np.asarray(hidden[u][:, None] == hidden[v])
 
-    task = OwnTask(alike, known=np.arange(40))
+    task = CustomTask(alike, known=np.arange(40))
     if not labelled:
         graph = Graph.from_arrays(graph.attributes, graph.edges)
     model = small_model(task).fit(graph)
@@ -545,16 +545,19 @@ def test_empty_encoder_options_are_the_encoder_s_own_defaults() -> None:
 
 def test_a_recipe_of_the_user_s_own_is_followed() -> None:
     graph = small_graph()
-    members = (Member({"width": 3}, TrainingSettings(epochs=4)), Member({"width": 5}, weight=0.5))
-    recipe = Recipe(positives=6, plans=(Plan(members, 0.7),))
+    members = (
+        EncoderConfig({"width": 3}, TrainingConfig(epochs=4)),
+        EncoderConfig({"width": 5}, weight=0.5),
+    )
+    recipe = FitConfig(positives=6, plans=(EnsembleConfig(members, 0.7),))
     model = XTCL(recipe=recipe, device="cpu").fit(graph)
     assert model.recipe_ == recipe
     assert model.plan_ == recipe.plans[0]
     assert model.positives_.shape == (80, 6)
-    assert [len(curve) for curve in model.loss_curves_] == [4, TrainingSettings().epochs]
+    assert [len(curve) for curve in model.loss_curves_] == [4, TrainingConfig().epochs]
     assert model.embedding_.shape == (80, 3 + 5 + 3 * 16)
 
 
 def test_a_recipe_that_cannot_be_used_is_named() -> None:
     with pytest.raises(UsageError, match="draws=0 must be at least 1"):
-        XTCL(recipe=Recipe(draws=0)).fit(small_graph())
+        XTCL(recipe=FitConfig(draws=0)).fit(small_graph())

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from small_runs import judged_recipe, small_graph, small_model, small_split
 from torch import Tensor, nn
 
-from xtcl.config import Member, Plan, Recipe
+from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
 from xtcl.errors import BudgetError, NotFittedError
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
@@ -29,16 +29,16 @@ from xtcl.relations.pagerank import PageRank
 from xtcl.relations.relation import SimilarityRows
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.tasks import make_task
-from xtcl.tasks.custom import OwnTask
+from xtcl.tasks.custom import CustomTask
 from xtcl.tasks.fit import FitOptions, fit_task
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.training_data import training_data
 
 GIVEN: dict[str, Any] = {
     "task": "links",
     "encoder": "gat",
     "relations": ["link", PageRank(alpha=0.8)],
     "sampler": "paper",
-    "recipe": Recipe(positives=9),
+    "recipe": FitConfig(positives=9),
     "crossfit": 3,
     "quantiles": [0.9, 0.99],
     "positives": 7,
@@ -290,7 +290,7 @@ def test_any_memory_gives_the_same_result(task: str) -> None:
 @pytest.mark.parametrize("task", ["nodes", "links"])
 def test_any_block_size_gives_the_same_result(task: str) -> None:
     graph = small_graph()
-    side = training_side(graph, small_split(graph, task))
+    side = training_data(graph, small_split(graph, task))
     recipe = small_model(task).resolved_recipe()
     found = [
         fit_task(side, make_task(task), recipe, FitOptions(block_rows=rows)).fitted
@@ -302,7 +302,7 @@ def test_any_block_size_gives_the_same_result(task: str) -> None:
         np.testing.assert_array_equal(other.embedding, found[0].embedding)
 
 
-def members_of(recipe: Recipe) -> list[Member]:
+def members_of(recipe: FitConfig) -> list[EncoderConfig]:
     return [member for plan in recipe.plans for member in plan.members]
 
 
@@ -312,8 +312,12 @@ def members_of(recipe: Recipe) -> list[Member]:
 def test_every_parameter_reaches_every_member_of_the_recipe(
     task: str, encoder: str, own: bool
 ) -> None:
-    two = Plan((Member({"hops": 3}), Member({"hops": 4}, weight=0.5)), 0.4)
-    usual = Recipe(plans=(two, Plan()), stop_early=True) if own else make_task(task).recipe(encoder)
+    two = EnsembleConfig((EncoderConfig({"hops": 3}), EncoderConfig({"hops": 4}, weight=0.5)), 0.4)
+    usual = (
+        FitConfig(plans=(two, EnsembleConfig()), stop_early=True)
+        if own
+        else make_task(task).recipe(encoder)
+    )
     given = GIVEN | {"task": task, "encoder": encoder, "sampler": "xtcl", "encoder_options": None}
     recipe = XTCL(**(given | {"recipe": usual if own else None})).resolved_recipe()
     assert recipe.crossfit == 3
@@ -388,11 +392,11 @@ def test_progress_hears_of_every_stage() -> None:
 
 
 def test_an_own_module_and_an_own_task_can_be_parameters() -> None:
-    task = OwnTask(lambda u, v: u[:, None] == v, np.arange(4))
+    task = CustomTask(lambda u, v: u[:, None] == v, np.arange(4))
     model = XTCL(task, nn.Identity())
     assert model.get_params()["task"] is task
     copy = clone(model)
-    assert isinstance(copy.task, OwnTask)
+    assert isinstance(copy.task, CustomTask)
     assert isinstance(copy.encoder, nn.Identity)
     assert "XTCL(" in repr(model)
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from xtcl.device import DRIVER, kept_within, make_room
+from xtcl.device import DRIVER, limit_gpu_memory, release_cached
 
 GPU = torch.device("cuda")
 
@@ -48,36 +48,36 @@ def test_kept_memory_is_given_back_where_it_is_more_than_half_of_what_is_free(
 ) -> None:
     gpu = PretendedGPU(free, [])
     gpu.stand_in(monkeypatch)
-    make_room()
+    release_cached()
     assert gpu.told == (["wait", "give back"] if given_back else [])
 
 
 def test_free_is_no_more_than_the_budget_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = PretendedGPU(free=1000, told=[])
     gpu.stand_in(monkeypatch)
-    with kept_within(DRIVER + 19, GPU):
+    with limit_gpu_memory(DRIVER + 19, GPU):
         gpu.told.clear()
-        make_room()
+        release_cached()
         assert gpu.told == []
-    with kept_within(DRIVER + 18, GPU):
+    with limit_gpu_memory(DRIVER + 18, GPU):
         gpu.told.clear()
-        make_room()
+        release_cached()
         assert gpu.told == ["wait", "give back"]
 
 
 def test_a_limit_ends_with_what_it_was_for(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = PretendedGPU(free=1000, told=[])
     gpu.stand_in(monkeypatch)
-    with pytest.raises(KeyError), kept_within(5 * DRIVER, GPU):
+    with pytest.raises(KeyError), limit_gpu_memory(5 * DRIVER, GPU):
         raise KeyError
     assert gpu.told == ["give back", 4 / 16, 1.0]
     gpu.told.clear()
-    with kept_within(100 * DRIVER, GPU):
+    with limit_gpu_memory(100 * DRIVER, GPU):
         pass
     assert gpu.told == ["give back", 1.0, 1.0]
     gpu.told.clear()
     gpu.share = 3 / 16
-    with kept_within(9 * DRIVER, GPU), kept_within(2 * DRIVER, GPU):
+    with limit_gpu_memory(9 * DRIVER, GPU), limit_gpu_memory(2 * DRIVER, GPU):
         pass
     assert gpu.told == ["give back", 3 / 16, "give back", 1 / 16, 3 / 16, 3 / 16]
 
@@ -88,7 +88,7 @@ def test_nothing_is_limited_without_a_budget_or_a_gpu(
 ) -> None:
     gpu = PretendedGPU(free=1000, told=[])
     gpu.stand_in(monkeypatch)
-    with kept_within(budget, torch.device(device)):
+    with limit_gpu_memory(budget, torch.device(device)):
         pass
     assert gpu.told == []
 
@@ -97,7 +97,7 @@ def test_nothing_is_limited_without_a_budget_or_a_gpu(
 def test_torch_keeps_to_the_budget() -> None:
     block = 64 * 2**20
     before = torch.cuda.memory_allocated()
-    with kept_within(DRIVER + before + 11 * block, GPU):
+    with limit_gpu_memory(DRIVER + before + 11 * block, GPU):
         for number in (5, 6, 7, 8):  # larger each time: what was freed is of no use
             torch.empty(number * block, dtype=torch.uint8, device=GPU)
             assert torch.cuda.memory_reserved() <= before + 11 * block

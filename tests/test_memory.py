@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xtcl.device import give_back_freed, parse_memory
+from xtcl.device import parse_memory, trim_heap
 from xtcl.errors import UsageError
 
 
@@ -66,5 +66,5 @@ def test_rubbish_is_an_amount_or_a_usage_error(text: str) -> None:
 
 def test_what_was_freed_can_be_given_back_at_any_time() -> None:
     kept = np.arange(10**6)
-    give_back_freed()
+    trim_heap()
     assert kept.sum() == 499_999_500_000

@@ -23,7 +23,7 @@ def test_every_public_name_is_there(name: str) -> None:
 
 
 def test_the_readme_s_names_are_public() -> None:
-    assert {"XTCL", "load_dataset", "node_split", "link_split", "Graph", "OwnTask"} <= set(
+    assert {"XTCL", "load_dataset", "node_split", "link_split", "Graph", "CustomTask"} <= set(
         xtcl.__all__
     )
 

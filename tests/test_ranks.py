@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_ranks import run_ranks
 
-from xtcl.distributed import Ranks, alone, ranks, together
+from xtcl.distributed import World, distributed, local_work, world
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_any_number_of_ranks_finds_the_same(
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=6), st.integers(1, 12))
 def test_shares_are_even_and_leave_nothing_out(lengths: list[int], number: int) -> None:
-    parts = [Ranks(own, number).shares(lengths) for own in range(number)]
+    parts = [World(own, number).shares(lengths) for own in range(number)]
     for place, length in enumerate(lengths):
         rows = torch.arange(length)
         assert torch.equal(torch.cat([rows[part[place]] for part in parts]), rows)
@@ -49,9 +49,9 @@ def test_shares_are_even_and_leave_nothing_out(lengths: list[int], number: int) 
 
 def test_a_process_alone_keeps_everything() -> None:
     rows = np.arange(6).reshape(3, 2)
-    with together() as everyone:
+    with distributed() as everyone:
         assert everyone.first
         assert everyone.gather(rows) is rows
         assert everyone.tensors_from_first(None) is None
-        with alone():
-            assert ranks().number == 1
+        with local_work():
+            assert world().number == 1

@@ -9,40 +9,55 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xtcl.config import BatchSettings, Member, Plan, Recipe, SamplerSettings, TrainingSettings
+    from xtcl.config import (
+        BatchConfig,
+        EncoderConfig,
+        EnsembleConfig,
+        FitConfig,
+        SamplerConfig,
+        TrainingConfig,
+    )
+    from xtcl.errors import XTCLError
     from xtcl.estimator import XTCL
-    from xtcl.graph.datasets.load import load_dataset
-    from xtcl.graph.datasets.synthetic import block_model, random_graph
+    from xtcl.graph.convert import as_graph
+    from xtcl.graph.datasets import block_model, load_dataset, random_graph
     from xtcl.graph.graph import Graph
     from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak, link_split, node_split
     from xtcl.graph.tables.read import read_tables
     from xtcl.integrations import AddXTCLEmbedding, NodeEmbedder
+    from xtcl.progress import Progress
     from xtcl.relations.registry import register_relation
     from xtcl.relations.relation import Relation
+    from xtcl.relations.store import RelationStore
     from xtcl.sampling.xgsampler import XGSampler
-    from xtcl.tasks.custom import OwnTask
+    from xtcl.tasks.custom import CustomTask
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AddXTCLEmbedding": "xtcl.integrations",
-    "XTCL": "xtcl.estimator",
-    "BatchSettings": "xtcl.config",
+    "BatchConfig": "xtcl.config",
+    "CustomTask": "xtcl.tasks.custom",
+    "EncoderConfig": "xtcl.config",
+    "EnsembleConfig": "xtcl.config",
+    "FitConfig": "xtcl.config",
     "Graph": "xtcl.graph.graph",
     "LinkSplit": "xtcl.graph.splits",
-    "Member": "xtcl.config",
     "NodeEmbedder": "xtcl.integrations",
     "NodeSplit": "xtcl.graph.splits",
-    "OwnTask": "xtcl.tasks.custom",
-    "Plan": "xtcl.config",
-    "Recipe": "xtcl.config",
+    "Progress": "xtcl.progress",
     "Relation": "xtcl.relations.relation",
-    "SamplerSettings": "xtcl.config",
-    "TrainingSettings": "xtcl.training.trainer",
+    "RelationStore": "xtcl.relations.store",
+    "SamplerConfig": "xtcl.config",
+    "TrainingConfig": "xtcl.config",
     "XGSampler": "xtcl.sampling.xgsampler",
+    "XTCL": "xtcl.estimator",
+    "XTCLError": "xtcl.errors",
+    "as_graph": "xtcl.graph.convert",
     "block_model": "xtcl.graph.datasets",
     "check_no_leak": "xtcl.graph.splits",
     "link_split": "xtcl.graph.splits",
@@ -53,23 +68,38 @@ _HOMES = {
     "register_relation": "xtcl.relations.registry",
 }
 
+_RENAMED = {
+    "BatchSettings": "BatchConfig",
+    "Member": "EncoderConfig",
+    "OwnTask": "CustomTask",
+    "Plan": "EnsembleConfig",
+    "Recipe": "FitConfig",
+    "SamplerSettings": "SamplerConfig",
+    "TrainingSettings": "TrainingConfig",
+}
+"""Names of the last release, kept for one more."""
+
 __all__ = [
     "XTCL",
     "AddXTCLEmbedding",
-    "BatchSettings",
+    "BatchConfig",
+    "CustomTask",
+    "EncoderConfig",
+    "EnsembleConfig",
+    "FitConfig",
     "Graph",
     "LinkSplit",
-    "Member",
     "NodeEmbedder",
     "NodeSplit",
-    "OwnTask",
-    "Plan",
-    "Recipe",
+    "Progress",
     "Relation",
-    "SamplerSettings",
-    "TrainingSettings",
+    "RelationStore",
+    "SamplerConfig",
+    "TrainingConfig",
     "XGSampler",
+    "XTCLError",
     "__version__",
+    "as_graph",
     "block_model",
     "check_no_leak",
     "link_split",
@@ -83,6 +113,14 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for, so that `import xtcl` alone is quick."""
+    if name in _RENAMED:
+        new = _RENAMED[name]
+        warnings.warn(
+            f"xtcl.{name} is called xtcl.{new} now; the old name goes with the next release.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        name = new
     if name not in _HOMES:
         raise AttributeError(f"module 'xtcl' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -16,21 +16,21 @@ from xtcl.relations.thresholds import PAPER_QUANTILES, check_quantiles
 
 
 @dataclass(frozen=True)
-class BatchSettings:
+class BatchConfig:
     """How the steps are made.
 
     `neighbours` is None for the full graph in every step. Else a step's sub-graph grows from its
     anchors, their positives and its negatives: entry l says how many neighbours a node l links
     away draws (None: all). An encoder that looks less far leaves the last entries out; one that
     smooths attributes and no more needs none, `()`. How many seeds a step has is up to
-    `TrainingSettings.anchors`. The final embedding is then made layer by
+    `TrainingConfig.anchors`. The final embedding is then made layer by
     layer, with about `block` nodes and links at a time.
     """
 
     neighbours: tuple[int | None, ...] | None = None
     block: int = 2**18
 
-    def checked(self) -> BatchSettings:
+    def checked(self) -> BatchConfig:
         """These settings, or an error that names the one that cannot be used."""
         for most in self.neighbours or ():
             if most is not None and not most >= 1:
@@ -40,7 +40,7 @@ class BatchSettings:
         return self
 
     @classmethod
-    def from_plain(cls, stored: Mapping[str, Any]) -> BatchSettings:
+    def from_plain(cls, stored: Mapping[str, Any]) -> BatchConfig:
         """The settings whose `dataclasses.asdict` went through JSON or TOML."""
         settings = dict(stored)
         if settings.get("neighbours") is not None:
@@ -50,8 +50,8 @@ class BatchSettings:
 
 
 @dataclass(frozen=True)
-class SamplerSettings:
-    """How the stumps are fitted. `SamplerSettings.paper()` is Algorithm 1 as printed.
+class SamplerConfig:
+    """How the stumps are fitted. `SamplerConfig.paper()` is Algorithm 1 as printed.
 
     With `base_score="prior"` the fit starts from the log-odds of a match, steps may not overshoot,
     and constants are kept out of the weights; with a number it starts there, and steps and weights
@@ -74,11 +74,11 @@ class SamplerSettings:
     index_past: int | None = None
 
     @classmethod
-    def paper(cls) -> SamplerSettings:
+    def paper(cls) -> SamplerConfig:
         """One threshold, start from 0 with nothing believed, one pass, ties by chance."""
         return cls(PAPER_QUANTILES, base_score=0.0, sweeps=1, prior_pairs=0, tie_break=None)
 
-    def checked(self) -> SamplerSettings:
+    def checked(self) -> SamplerConfig:
         """These settings, or an error that names the one that cannot be used."""
         check_quantiles(self.quantiles)
         if isinstance(self.base_score, str):
@@ -107,17 +107,17 @@ class SamplerSettings:
         return self
 
 
-def plain(value: Any) -> Any:
+def to_builtin(value: Any) -> Any:
     """`value` without NumPy's kinds, which a search over parameters gives, and without tuples."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, dict):
-        return {name: plain(entry) for name, entry in value.items()}
-    return [plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+        return {name: to_builtin(entry) for name, entry in value.items()}
+    return [to_builtin(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
 @dataclass(frozen=True)
-class TrainingSettings:
+class TrainingConfig:
     """How an encoder is trained.
 
     In an epoch every node is an anchor once, in steps of about `anchors` nodes (None: one step), so
@@ -136,9 +136,9 @@ class TrainingSettings:
     similarity: Similarity = "cosine"
     temperature: float = 0.5
     link_dropout: float = 0.0
-    batch: BatchSettings = field(default_factory=BatchSettings)
+    batch: BatchConfig = field(default_factory=BatchConfig)
 
-    def checked(self) -> TrainingSettings:
+    def checked(self) -> TrainingConfig:
         """These settings, or an error that names the one that cannot be used."""
         counts = {"epochs": self.epochs, "negatives": self.negatives}
         for name in ("anchors", "epoch_anchors"):
@@ -172,19 +172,22 @@ class TrainingSettings:
         return -(-self.drawn(num_nodes) // self.steps(num_nodes))
 
     @classmethod
-    def from_plain(cls, stored: Mapping[str, Any]) -> TrainingSettings:
+    def from_plain(cls, stored: Mapping[str, Any]) -> TrainingConfig:
         """The settings whose `dataclasses.asdict` went through JSON or TOML."""
-        batch = BatchSettings.from_plain(stored.get("batch", {}))
+        batch = BatchConfig.from_plain(stored.get("batch", {}))
         # TOML has no word for None: what is missing is None.
         return cls(**{"anchors": None, "epoch_anchors": None, **stored, "batch": batch})
 
 
-PLAIN: dict[str, dict[str, object]] = {"gcn": {"layers": 2, "hops": 1}, "gat": {"layers": 2}}
+PAPER_ENCODERS: dict[str, dict[str, object]] = {
+    "gcn": {"layers": 2, "hops": 1},
+    "gat": {"layers": 2},
+}
 """The encoders as their authors have them: two layers. Of the paper's own, nothing is known."""
 
 
 @dataclass(frozen=True)
-class Member:
+class EncoderConfig:
     """One encoder: the options of its module, how it is trained, its weight beside others.
 
     A flexible encoder learns wrong positives as readily as right ones. With `caution` its weight
@@ -192,28 +195,28 @@ class Member:
     """
 
     encoder: dict[str, object] = field(default_factory=dict)
-    training: TrainingSettings = field(default_factory=TrainingSettings)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
     weight: float = 1.0
     caution: float = 0.0
 
-    def trained(self, epochs: int, trust: float) -> Member:
+    def trained(self, epochs: int, trust: float) -> EncoderConfig:
         """What became of it: the epochs it took, and its weight once the trust is known."""
         training = replace(self.training, epochs=epochs)
-        return Member(self.encoder, training, self.weight * trust**self.caution)
+        return EncoderConfig(self.encoder, training, self.weight * trust**self.caution)
 
 
 @dataclass(frozen=True)
-class Plan:
+class EnsembleConfig:
     """Encoders trained apart and joined, and the weight of the attributes beside them."""
 
-    members: tuple[Member, ...] = (Member(),)
+    members: tuple[EncoderConfig, ...] = (EncoderConfig(),)
     attributes: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.members:
             raise UsageError("A plan needs at least one member.")
 
-    def each(self, change: Callable[[Member], Member]) -> Plan:
+    def each(self, change: Callable[[EncoderConfig], EncoderConfig]) -> EnsembleConfig:
         """The plan with every member changed."""
         return replace(self, members=tuple(change(member) for member in self.members))
 
@@ -223,18 +226,18 @@ class Plan:
         return kept + sum(int(str(member.encoder.get("width", 512))) for member in self.members)
 
     @property
-    def batch(self) -> BatchSettings:
+    def batch(self) -> BatchConfig:
         """How all members together are embedded: in mini-batches if one of them is."""
         known = [member.training.batch for member in self.members]
         return next((batch for batch in known if batch.neighbours is not None), known[0])
 
     @classmethod
-    def from_plain(cls, stored: Mapping[str, Any]) -> Plan:
+    def from_plain(cls, stored: Mapping[str, Any]) -> EnsembleConfig:
         """The plan whose `dataclasses.asdict` went through JSON or TOML."""
         members = tuple(
-            Member(
+            EncoderConfig(
                 dict(member["encoder"]),
-                TrainingSettings.from_plain(member["training"]),
+                TrainingConfig.from_plain(member["training"]),
                 member["weight"],
                 member.get("caution", 0.0),
             )
@@ -244,7 +247,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class FitConfig:
     """From sampler to encoder: one of these describes a fit completely.
 
     `crossfit` is the number of folds (0: the paper's literal reading), `positives` the paper's B,
@@ -263,14 +266,14 @@ class Recipe:
     pair.
     """
 
-    sampler: SamplerSettings = field(default_factory=SamplerSettings)
+    sampler: SamplerConfig = field(default_factory=SamplerConfig)
     crossfit: int = 5
     positives: int = 20
     least_chance: float = 0.0
     draws: int | None = 4
     link_draws: int = 0
     candidate_weight: float = 1.0
-    plans: tuple[Plan, ...] = (Plan(),)
+    plans: tuple[EnsembleConfig, ...] = (EnsembleConfig(),)
     stop_early: bool = False
     doubt: float = 1.0
     sure: float = 1.0
@@ -280,11 +283,11 @@ class Recipe:
         if not self.plans:
             raise UsageError("A recipe needs at least one plan.")
 
-    def each(self, change: Callable[[Member], Member]) -> Recipe:
+    def each(self, change: Callable[[EncoderConfig], EncoderConfig]) -> FitConfig:
         """The recipe with every member of every plan changed."""
         return replace(self, plans=tuple(plan.each(change) for plan in self.plans))
 
-    def checked(self) -> Recipe:
+    def checked(self) -> FitConfig:
         """The recipe itself, or an error that names the setting that cannot be used."""
         self.sampler.checked()
         for name, least in (("positives", 1), ("draws", 1), ("link_draws", 0)):
@@ -302,31 +305,31 @@ class Recipe:
                 member.training.checked()
         return self
 
-    def literal(self, encoder: str) -> Recipe:
+    def literal(self, encoder: str) -> FitConfig:
         """The paper as printed: Algorithm 1, no cross-fitting, Equation 1 with all B positives.
 
         What stays: a pair is above only where s > 0, a node is not paired with itself, and one that
         is above for no relation is no candidate. The paper names no settings of its encoders, so
         they are two layers of width 512, trained for 100 epochs.
         """
-        training = TrainingSettings(epochs=100, anchors=None, similarity="inner", temperature=1.0)
-        return Recipe(
-            sampler=SamplerSettings.paper(),
+        training = TrainingConfig(epochs=100, anchors=None, similarity="inner", temperature=1.0)
+        return FitConfig(
+            sampler=SamplerConfig.paper(),
             crossfit=0,
             positives=self.positives,
             draws=None,
-            plans=(Plan((Member(PLAIN.get(encoder, {}), training),)),),
+            plans=(EnsembleConfig((EncoderConfig(PAPER_ENCODERS.get(encoder, {}), training),)),),
         )
 
     @classmethod
-    def from_plain(cls, stored: Mapping[str, Any]) -> Recipe:
+    def from_plain(cls, stored: Mapping[str, Any]) -> FitConfig:
         """The recipe whose `dataclasses.asdict` went through JSON or TOML."""
         try:
             sampler: dict[str, Any] = {"tie_break": None, **stored["sampler"]}
             sampler["quantiles"] = tuple(sampler["quantiles"])
             settings: dict[str, Any] = {
-                "sampler": SamplerSettings(**sampler),
-                "plans": tuple(Plan.from_plain(plan) for plan in stored["plans"]),
+                "sampler": SamplerConfig(**sampler),
+                "plans": tuple(EnsembleConfig.from_plain(plan) for plan in stored["plans"]),
             }
             # TOML has no word for None: what is missing is None.
             return cls(**{"draws": None, **stored, **settings})

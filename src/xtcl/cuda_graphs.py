@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from xtcl.device import make_room
+from xtcl.device import release_cached
 
 Step = Callable[[Tensor], Tensor]
 """Takes the anchors of a step, gives its loss."""
@@ -22,26 +22,26 @@ WARM_UP = 2
 """Steps taken one by one first, in which libraries make what they need."""
 
 
-class _Recorded(NamedTuple):
+class _Captured(NamedTuple):
     graph: torch.cuda.CUDAGraph
     anchors: Tensor
     loss: Tensor
 
 
-class RepeatedStep:
+class GraphedStep:
     """A step that is recorded, once for each number of anchors, and then replayed.
 
     A step is more than a hundred small kernels, and launching them takes the CPU three times as
     long as running them takes the GPU. Draws go on from `generator` as if the step were taken one
-    by one. To be called within `own_stream`.
+    by one. To be called within `side_stream`.
     """
 
     def __init__(self, step: Step, generator: torch.Generator) -> None:
         self._step = step
         self._generator = generator
         self._taken: Counter[int] = Counter()
-        self._recorded: dict[int, _Recorded | None] = {}
-        self._recorder = Recorder()
+        self._recorded: dict[int, _Captured | None] = {}
+        self._recorder = GraphCapture()
 
     def __call__(self, anchors: Tensor) -> Tensor:
         """Take a step."""
@@ -58,14 +58,14 @@ class RepeatedStep:
         recorded.graph.replay()
         return recorded.loss.clone()
 
-    def _record(self, anchors: Tensor) -> _Recorded | None:
+    def _record(self, anchors: Tensor) -> _Captured | None:
         """A recording has memory of its own; where there is none, steps go on one by one."""
         own = anchors.clone()
         try:
             graph, loss = self._recorder.record(lambda: self._step(own), self._generator)
         except torch.OutOfMemoryError:
             return None
-        return _Recorded(graph, own, loss)
+        return _Captured(graph, own, loss)
 
 
 # Work that a GPU repeats by itself (CUDA graphs).
@@ -79,7 +79,7 @@ class RepeatedStep:
 Result = TypeVar("Result")
 
 
-class Recorder:
+class GraphCapture:
     """Records pieces of work that share memory for what they need in between.
 
     Of one recorder, only one piece may run at a time.
@@ -99,7 +99,7 @@ class Recorder:
         graph = torch.cuda.CUDAGraph()
         if generator is not None:
             graph.register_generator_state(generator)
-        make_room()
+        release_cached()
         # Not `with torch.cuda.graph`: it would give memory back whether or not it is short.
         pool = self._last.pool() if self._last else None
         # Threads of others, such as those that watch ranks, may go on with what they do.
@@ -117,7 +117,7 @@ class Recorder:
 
 
 @contextmanager
-def own_stream(device: torch.device) -> Iterator[None]:
+def side_stream(device: torch.device) -> Iterator[None]:
     """What is inside runs in a stream of its own, as recording demands; always the same one."""
     before, stream = torch.cuda.current_stream(device), _own(device)
     stream.wait_stream(before)

@@ -43,7 +43,7 @@ _allowed: ContextVar[int | None] = ContextVar("allowed", default=None)
 
 
 @contextmanager
-def kept_within(budget: int | None, device: torch.device) -> Iterator[None]:
+def limit_gpu_memory(budget: int | None, device: torch.device) -> Iterator[None]:
     """What is inside takes no more than `budget` bytes of the GPU, or it is out of memory."""
     if budget is None or device.type != "cuda":
         yield
@@ -67,7 +67,7 @@ def _share_given(device: torch.device) -> float:
     return 1.0 if told is None else float(told(device.index))
 
 
-def make_room() -> None:
+def release_cached() -> None:
     """Give freed memory back to the GPU where torch keeps as much of it as half of what is free.
 
     While it records it gives nothing back, and what was freed before does not serve a recording.
@@ -84,7 +84,7 @@ def make_room() -> None:
 
 
 @contextmanager
-def rough_products() -> Iterator[None]:
+def allow_tf32() -> Iterator[None]:
     """Products of float32 with ten bits after the point (TF32) where a GPU offers them.
 
     Training is noisier than that by its draws alone; relations and heads stay exact.
@@ -100,7 +100,7 @@ def rough_products() -> Iterator[None]:
 M_MMAP_THRESHOLD = -3  # as <malloc.h> has it
 
 
-APART = 4 * 2**20
+MMAP_THRESHOLD = 4 * 2**20
 
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -114,7 +114,7 @@ def parse_memory(text: str | int, name: str = "memory") -> int:
     return int(float(match[1]) * UNITS[match[2].upper()])
 
 
-def keep_large_arrays_apart() -> None:
+def set_mmap_threshold() -> None:
     """Ask glibc, from now on, for memory of its own for every array of 4 MB and more.
 
     It is given back as soon as the array is freed. Left alone, arrays of up to 32 MB share a heap
@@ -124,10 +124,10 @@ def keep_large_arrays_apart() -> None:
     if sys.platform == "linux":
         settle = getattr(ctypes.CDLL(None), "mallopt", None)
         if settle is not None:
-            settle(M_MMAP_THRESHOLD, APART)
+            settle(M_MMAP_THRESHOLD, MMAP_THRESHOLD)
 
 
-def give_back_freed() -> None:
+def trim_heap() -> None:
     """Give what was freed back to the system, where it is glibc that keeps it.
 
     It keeps freed arrays below 32 MB for later ones of that size. A stage of larger arrays gets

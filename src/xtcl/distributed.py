@@ -17,12 +17,12 @@ from torch import Tensor
 
 from xtcl.errors import RankError, UsageError
 
-PATIENCE = timedelta(days=1)
+TIMEOUT = timedelta(days=1)
 """How long a rank waits for slower ones. One that died is noticed at once: its connection ends."""
 
 
 @contextmanager
-def meeting(device: str) -> Iterator[None]:
+def process_group(device: str) -> Iterator[None]:
     """Talk through NCCL where every rank of this machine has a GPU, else through gloo.
 
     Each takes a GPU of its own where they suffice. When a rank ends, torchrun tells the others to
@@ -34,7 +34,7 @@ def meeting(device: str) -> Iterator[None]:
         torch.cuda.set_device(local % gpus)
     before = signal.signal(signal.SIGTERM, _end)
     try:
-        dist.init_process_group("nccl" if gpus >= here else "gloo", timeout=PATIENCE)
+        dist.init_process_group("nccl" if gpus >= here else "gloo", timeout=TIMEOUT)
         yield
     except BaseException:
         before = signal.SIG_IGN  # on the way out already, with something to say
@@ -60,7 +60,7 @@ def _end(number: int, frame: object) -> None:
 # ever.
 
 
-class Ranks:
+class World:
     """A process among those that share a fit; alone unless said otherwise."""
 
     def __init__(self, own: int = 0, number: int = 1) -> None:
@@ -102,7 +102,7 @@ class Ranks:
         if self.number == 1:
             return own
         summed = own.clone() if dist.get_backend() == "nccl" else own.cpu().clone()
-        with noticing_loss(self.own):
+        with reraise_lost_rank(self.own):
             dist.all_reduce(summed)
         return summed.to(own.device)
 
@@ -133,13 +133,13 @@ class Ranks:
         """Tensors of the same shape from all ranks, on the CPU."""
         own = own.cuda() if dist.get_backend() == "nccl" else own
         parts = [torch.empty_like(own) for _ in range(self.number)]
-        with noticing_loss(self.own):
+        with reraise_lost_rank(self.own):
             dist.all_gather(parts, own)
         return [part.cpu() for part in parts]
 
 
 @contextmanager
-def noticing_loss(own: int) -> Iterator[None]:
+def reraise_lost_rank(own: int) -> Iterator[None]:
     """Say in a sentence that the exchange broke off."""
     try:
         yield
@@ -151,16 +151,16 @@ def noticing_loss(own: int) -> Iterator[None]:
         ) from lost
 
 
-_here: ContextVar[Ranks] = ContextVar("ranks", default=Ranks())  # noqa: B039
+_here: ContextVar[World] = ContextVar("ranks", default=World())  # noqa: B039
 
 
-def ranks() -> Ranks:
+def world() -> World:
     """The processes that share the work of this moment."""
     return _here.get()
 
 
 @contextmanager
-def _being(who: Ranks) -> Iterator[Ranks]:
+def _being(who: World) -> Iterator[World]:
     before = _here.set(who)
     try:
         yield who
@@ -169,31 +169,31 @@ def _being(who: Ranks) -> Iterator[Ranks]:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def local_work() -> Iterator[None]:
     """Work that this process does at its own pace, also among others."""
-    with _being(Ranks()):
+    with _being(World()):
         yield
 
 
 @contextmanager
-def together(device: str = "cpu") -> Iterator[Ranks]:
+def distributed(device: str = "cpu") -> Iterator[World]:
     """Share fits with all other processes that come here too and fit the same.
 
     They are those of torch.distributed where it is initialised, else those that `torchrun` started;
     a process that was started alone stays alone.
     """
     launched = dist.is_torchelastic_launched() and not dist.is_initialized()
-    with meeting(device) if launched else nullcontext():
+    with process_group(device) if launched else nullcontext():
         joined = dist.is_initialized()
-        with _being(Ranks(dist.get_rank(), dist.get_world_size()) if joined else Ranks()) as who:
+        with _being(World(dist.get_rank(), dist.get_world_size()) if joined else World()) as who:
             yield who
 
 
-def shared_rows(
+def all_gather_rows(
     compute: Callable[[Tensor], sp.csr_array], nodes: Tensor, height: int, width: int
 ) -> sp.csr_array:
     """The rows [n, width] of `nodes`, `height` at a time. Memory: twice that of the rows."""
-    everyone = ranks()
+    everyone = world()
     own = everyone.share(nodes)
     blocks = [compute(block) for block in torch.split(own, height)] if len(own) else []
     empty = sp.csr_array((0, width), dtype=np.float32)

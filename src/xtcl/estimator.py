@@ -14,15 +14,15 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 from torch import nn
 
-from xtcl.config import Member, Plan, Recipe
-from xtcl.device import keep_large_arrays_apart, kept_within, parse_memory, pick_device
+from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
+from xtcl.device import limit_gpu_memory, parse_memory, pick_device, set_mmap_threshold
 from xtcl.errors import NotFittedError, UsageError
 from xtcl.graph.convert import as_graph
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import LinkSplit, NodeSplit, whole_split
+from xtcl.graph.splits import LinkSplit, NodeSplit, full_split
 from xtcl.nn import encoder_maker
-from xtcl.planning.memory_plan import FitPlan, plan_fit
-from xtcl.planning.sizes import Workload
+from xtcl.planning.memory_plan import MemoryPlan, plan_fit
+from xtcl.planning.sizes import Sizes
 from xtcl.progress import Progress
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation
@@ -31,11 +31,11 @@ from xtcl.runs.run_folder import environment, held_out_labels
 from xtcl.sampling.xgsampler import PairExplanation, RelationWeight
 from xtcl.tasks import TASKS, make_task
 from xtcl.tasks.fit import FitOptions, FittedTask, fit_task
-from xtcl.tasks.metrics import score_on_test
-from xtcl.tasks.results import LinkAnswer, NodeAnswer
+from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.results import LinkScores, NodePredictions
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_data import TrainingSide, refuse_overlap, training_side
-from xtcl.training.checkpoint import NoCheckpoints, SharedCheckpoints
+from xtcl.tasks.training_data import TrainingData, check_disjoint, training_data
+from xtcl.training.checkpoint import NullCheckpoints, SharedCheckpoints
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,14 +107,14 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     task : "nodes", "links" or a Task
-        What the embeddings are for. `OwnTask` takes an indicator function of your own.
+        What the embeddings are for. `CustomTask` takes an indicator function of your own.
     encoder : "gcn", "gat" or a module
         A module of your own takes `(x, edge_index)` and is copied, never changed.
     relations : "paper", or names and Relation objects
         The graph signals to choose from; "paper" are all nine.
     sampler : "xtcl" or "paper"
-        "paper" is Algorithm 1 and Equation 1 as printed; see `Recipe.literal`.
-    recipe : Recipe or None
+        "paper" is Algorithm 1 and Equation 1 as printed; see `FitConfig.literal`.
+    recipe : FitConfig or None
         Every setting of the fit at once, as `xtcl tune` finds it; None is the task's own.
     crossfit, positives, negatives, width : int or None
         Single settings instead of the recipe's: folds, the paper's B, negatives of a step, columns
@@ -178,7 +178,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         *,
         relations: str | Iterable[str | Relation] = "paper",
         sampler: str = "xtcl",
-        recipe: Recipe | None = None,
+        recipe: FitConfig | None = None,
         crossfit: int | None = None,
         quantiles: Sequence[float] | None = None,
         positives: int | None = None,
@@ -227,7 +227,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         graph: Any,
         split: NodeSplit | LinkSplit | None = None,
         *,
-        checkpoints: NoCheckpoints | None = None,
+        checkpoints: NullCheckpoints | None = None,
     ) -> XTCL:
         """Fit on the training side of `split`; without one, on all labels or links there are.
 
@@ -240,7 +240,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         plan = self._planned(side, task, recipe)
         budget = self._budget()
         if budget is not None:
-            keep_large_arrays_apart()
+            set_mmap_threshold()
         options = FitOptions(
             encoder=self.encoder,
             relations=resolve_relations(self.relations),
@@ -250,16 +250,16 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
             keep_relations=plan.relations_kept,
             store=self._relation_store(),
             progress=self.progress or Progress(),
-            checkpoints=SharedCheckpoints(checkpoints or NoCheckpoints()),
+            checkpoints=SharedCheckpoints(checkpoints or NullCheckpoints()),
         )
-        with kept_within(budget, options.device):
+        with limit_gpu_memory(budget, options.device):
             self._take(fit_task(side, task, plan.recipe, options), side)
         self.recipe_, self._graph, self._split = plan.recipe, graph, split
         self._test_labels = held_out_labels(graph, split)
         self.environment_ = environment(options.device)
         return self
 
-    def _take(self, result: FittedTask, side: TrainingSide) -> None:
+    def _take(self, result: FittedTask, side: TrainingData) -> None:
         """Set the fitted attributes."""
         self._result = result
         self.training_side_ = side
@@ -277,7 +277,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
     def predict(self, nodes_or_pairs: ArrayLike | None = None) -> np.ndarray:
         """Class of `nodes` (all when left out), or whether `pairs` [2, n] are links."""
         answer = self._fitted().answer
-        if isinstance(answer, NodeAnswer):
+        if isinstance(answer, NodePredictions):
             codes = answer.predictions[self._nodes(nodes_or_pairs)]
             return self.training_side_.graph.label_values(codes)
         return np.asarray(self.predict_proba(nodes_or_pairs) >= 0.5)
@@ -285,14 +285,14 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, nodes_or_pairs: ArrayLike | None = None) -> np.ndarray:
         """Class probabilities of `nodes` [n, C], or the chance of a link for `pairs` [2, n]."""
         answer = self._fitted().answer
-        if isinstance(answer, NodeAnswer):
+        if isinstance(answer, NodePredictions):
             return np.asarray(answer.probabilities[self._nodes(nodes_or_pairs)])
         return np.asarray(expit(answer.score(self._pairs(nodes_or_pairs))))
 
     def decision_function(self, pairs: ArrayLike) -> np.ndarray:
         """Score of each pair [2, n]: the higher, the likelier a link."""
         answer = self._fitted().answer
-        if not isinstance(answer, LinkAnswer):
+        if not isinstance(answer, LinkScores):
             raise UsageError("decision_function is for task='links'; use predict_proba for nodes.")
         return answer.score(self._pairs(pairs))
 
@@ -304,12 +304,12 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         """All metrics of the task on the test side of `split`, as fractions."""
         answer = self._fitted().answer
         known = as_graph(graph) if graph is not None else getattr(self, "_graph", None)
-        if known is None and isinstance(answer, LinkAnswer):
+        if known is None and isinstance(answer, LinkScores):
             known = self.training_side_.graph  # links are scored by the split alone
         if known is None:
             raise UsageError("A loaded model has no test labels: call score(split, graph).")
-        metrics = dict(score_on_test(answer, known, split))
-        refuse_overlap(self.training_side_, split)
+        metrics = dict(test_scores(answer, known, split))
+        check_disjoint(self.training_side_, split)
         return metrics
 
     def explain(self, u: int, v: int) -> PairExplanation:
@@ -317,7 +317,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         self._fitted()
         return self.sampler_.explain(u, v)
 
-    def resolved_recipe(self) -> Recipe:
+    def resolved_recipe(self) -> FitConfig:
         """The task's recipe with the parameters given here put in; refuses what cannot be used."""
         task = make_task(self.task)
         encoder_maker(self.encoder, 1, {})  # an unknown name is refused before any work
@@ -333,8 +333,8 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         if self.sampler == "paper":
             recipe = recipe.literal(name)
         if self.encoder_options is not None:
-            alone = Member(dict(self.encoder_options), recipe.plans[0].members[0].training)
-            recipe = replace(recipe, plans=(Plan((alone,)),))
+            alone = EncoderConfig(dict(self.encoder_options), recipe.plans[0].members[0].training)
+            recipe = replace(recipe, plans=(EnsembleConfig((alone,)),))
         if self.epochs is not None:
             recipe = replace(recipe, stop_early=False)
         chosen = self._given("cap", "index_past")
@@ -344,7 +344,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         settings = self._given("epochs", "learning_rate", "negatives", "temperature", "similarity")
         width = self._given("width")
 
-        def changed(member: Member) -> Member:
+        def changed(member: EncoderConfig) -> EncoderConfig:
             training = replace(member.training, **settings)
             return replace(member, encoder=member.encoder | width, training=training)
 
@@ -382,13 +382,13 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
             raise NotFittedError("This XTCL is not fitted yet; call fit(graph, split) first.")
         return self._result
 
-    def memory_plan(self, graph: Any, split: NodeSplit | LinkSplit | None = None) -> FitPlan:
+    def memory_plan(self, graph: Any, split: NodeSplit | LinkSplit | None = None) -> MemoryPlan:
         """What a fit would take, and how it would keep `memory`; refuses too little of it."""
         recipe, task = self.resolved_recipe(), make_task(self.task)
         return self._planned(self._side(as_graph(graph), task, split), task, recipe)
 
-    def _planned(self, side: TrainingSide, task: Task, recipe: Recipe) -> FitPlan:
-        work = Workload.of(
+    def _planned(self, side: TrainingData, task: Task, recipe: FitConfig) -> MemoryPlan:
+        work = Sizes.of(
             side,
             task.name,
             recipe,
@@ -424,18 +424,18 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
             raise UsageError("Link prediction answers for pairs: give an array [2, n] of nodes.")
         return np.asarray(pairs)
 
-    def _side(self, graph: Graph, task: Task, split: NodeSplit | LinkSplit | None) -> TrainingSide:
+    def _side(self, graph: Graph, task: Task, split: NodeSplit | LinkSplit | None) -> TrainingData:
         if split is None:
             if not graph.has_labels and task.name not in TASKS:
-                return TrainingSide(graph)
-            whole = whole_split(graph, task.name, self.random_state)
-            return training_side(graph, whole, use_labels=self.use_labels)
+                return TrainingData(graph)
+            whole = full_split(graph, task.name, self.random_state)
+            return training_data(graph, whole, use_labels=self.use_labels)
         wanted = "links" if task.name == "links" else "nodes"
         if split.kind != wanted:
             raise UsageError(
                 f"task='{task.name}' needs a split of {wanted} and got one of {split.kind}: "
                 f"use {'link' if wanted == 'links' else 'node'}_split(graph)."
             )
-        side = training_side(graph, split, use_labels=self.use_labels)
-        refuse_overlap(side, split)
+        side = training_data(graph, split, use_labels=self.use_labels)
+        check_disjoint(side, split)
         return side

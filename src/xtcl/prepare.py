@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xtcl.config import plain
+from xtcl.config import to_builtin
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.training_data import training_data
 
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
@@ -24,14 +24,14 @@ def fit_identity(model: XTCL, graph: Graph, split: NodeSplit | LinkSplit) -> str
     from xtcl.device import pick_device
 
     # A graph's fingerprint leaves its labels out; those that train count, the others must not.
-    known = training_side(graph, split, use_labels=model.use_labels).graph.labels
+    known = training_data(graph, split, use_labels=model.use_labels).graph.labels
     labels = b"" if known is None else np.ascontiguousarray(known).tobytes()
     described = {
         "version": xtcl.__version__,
         "graph": graph.fingerprint(),
         "labels": hashlib.sha256(labels).hexdigest(),
         "split": split.fingerprint(),
-        "recipe": plain(asdict(model.memory_plan(graph, split).recipe)),
+        "recipe": to_builtin(asdict(model.memory_plan(graph, split).recipe)),
         "task": str(model.task),
         "encoder": str(model.encoder),
         "relations": str(model.relations),

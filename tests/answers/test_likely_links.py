@@ -17,7 +17,7 @@ from xtcl.graph.graph import Graph
 from xtcl.inference import links as module
 from xtcl.inference.links import known_links, likely_links, score_pairs
 from xtcl.inference.tables import names_of
-from xtcl.tasks.link_head import KINDS, LinkBlocks, SignalHead, fit_link_head
+from xtcl.tasks.link_head import LINK_SCORERS, LinkBlocks, SignalHead, fit_link_head
 
 
 def by_the_book(model: XTCL, graph: Graph, k: int) -> dict[object, list[tuple[object, float]]]:
@@ -38,7 +38,7 @@ def by_the_book(model: XTCL, graph: Graph, k: int) -> dict[object, list[tuple[ob
 def test_they_are_the_best_of_all_pairs(
     signals: bool, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "BLOCK", block)
+    monkeypatch.setattr(module, "NODES_PER_BLOCK", block)
     if signals:  # enough links to weigh relations and degrees beside the embedding
         graph = small_graph(100)
         model = XTCL("links", recipe=judged_recipe(epochs=4), device="cpu")
@@ -104,7 +104,7 @@ def test_given_pairs_in_their_order_and_either_direction() -> None:
     assert all(row["linked"] for row in score_pairs(model, linked).rows())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LINK_SCORERS)
 def test_blocks_score_as_pairs_do(kind: str) -> None:
     fit = fitted("links")._result.fitted
     rng = np.random.default_rng(1)

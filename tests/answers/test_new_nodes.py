@@ -14,7 +14,7 @@ from small_runs import small_graph, small_model
 
 from xtcl import XTCL, Graph, read_tables
 from xtcl.errors import DataError, UsageError
-from xtcl.graph.subgraph import grown
+from xtcl.graph.subgraph import with_nodes
 from xtcl.nn.encoder import encoder_inputs
 
 NEW = [name(u) for u in range(FIRST, 80)]
@@ -112,7 +112,7 @@ def test_a_sparse_graph_grows_sparse() -> None:
     thin = Graph.from_arrays(sparse.csr_array(np.asarray(dense.attributes)), dense.edges)
     further = np.ones((2, 16), np.float32)
     links = np.array([[0, 20], [20, 21]])
-    one, other = grown(dense, further, links), grown(thin, further, links)
+    one, other = with_nodes(dense, further, links), with_nodes(thin, further, links)
     assert sparse.issparse(other.attributes)
     assert one.fingerprint() == other.fingerprint()
     assert (one.num_nodes, one.num_edges) == (22, dense.num_edges + 2)

@@ -21,11 +21,11 @@ from xtcl.lab.methods.asp import (
     SETTINGS,
     ASPSettings,
     LinearViews,
-    Pair,
     ThinnedGraph,
-    contrast,
+    ViewPair,
+    asp_contrast,
 )
-from xtcl.nn.functional import unit_rows
+from xtcl.nn.functional import normalize
 from xtcl.progress import Progress
 from xtcl.relations.sparse import quiet_sparse
 
@@ -34,7 +34,7 @@ SMALL = ASPSettings(width=16, neighbours=8, far_hops=4, epochs=60)
 GRAPH = block_model(
     200, num_classes=3, num_attributes=30, mean_degree=10, homophily=0.95, attribute_signal=1.5
 )
-PAIRS = (Pair(0, 1), Pair(2, 3, 0.7), Pair(0, 2, 0.6))
+PAIRS = (ViewPair(0, 1), ViewPair(2, 3, 0.7), ViewPair(0, 2, 0.6))
 
 
 def embedded(graph: Graph, settings: ASPSettings = SMALL, seed: int = 0) -> np.ndarray:
@@ -63,7 +63,7 @@ def one_contrast_by_loops(a: Tensor, b: Tensor, temperature: float) -> Tensor:
 
 def one_contrast_dense(a: Tensor, b: Tensor, temperature: float) -> Tensor:
     """The same with whole matrices."""
-    a, b = unit_rows(a), unit_rows(b)
+    a, b = normalize(a), normalize(b)
     across, first, second = ((x @ y.T / temperature).exp() for x, y in ((a, b), (a, a), (b, b)))
     total = across.sum(1) + first.sum(1) - first.diagonal() + second.sum(1) - second.diagonal()
     return (total.log() - across.diagonal().log()).mean()
@@ -75,8 +75,8 @@ def whole(one: Callable[[Tensor, Tensor, float], Tensor], views: Tensor, tau: fl
 
 
 def in_blocks(views: Tensor, temperature: float, height: int | None = None) -> Tensor:
-    units = torch.stack([unit_rows(view) for view in views])
-    return contrast(units, PAIRS, temperature, height=height)
+    units = torch.stack([normalize(view) for view in views])
+    return asp_contrast(units, PAIRS, temperature, height=height)
 
 
 def test_contrast_and_gradient_are_those_of_the_formula() -> None:

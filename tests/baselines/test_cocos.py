@@ -26,13 +26,13 @@ from xtcl.lab.methods.cocos import (
     KnownLabels,
     SharingGCN,
     SharingLoss,
-    contrast,
+    cocos_contrast,
 )
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
-from xtcl.tasks.metrics import score_on_test
-from xtcl.tasks.results import NodeAnswer
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.results import NodePredictions
+from xtcl.tasks.training_data import TrainingData, training_data
 from xtcl.training.trainer import embed
 
 CPU = torch.device("cpu")
@@ -46,14 +46,14 @@ SPLIT = node_split(GRAPH, 0.2, seed=3)
 def fitted(
     graph: Graph, settings: CoCoSSettings = SHORT, seed: int = 0, split: Any = SPLIT
 ) -> np.ndarray:
-    side = training_side(graph, split)
+    side = training_data(graph, split)
     answer = CoCoS(settings).fit(side, "nodes", seed=seed, device=CPU, progress=Progress())
-    assert isinstance(answer, NodeAnswer)
+    assert isinstance(answer, NodePredictions)
     return answer.probabilities
 
 
 def training_labels(graph: Graph = GRAPH) -> Tensor:
-    return torch.from_numpy(training_side(graph, SPLIT).labels.copy())
+    return torch.from_numpy(training_data(graph, SPLIT).labels.copy())
 
 
 def test_known_labels_stand_and_scores_fill_the_rest() -> None:
@@ -95,7 +95,7 @@ def test_the_loss_of_the_second_stage_is_its_formula() -> None:
     order = Contexts(torch.from_numpy(estimate)).shuffle(generator)
     shuffled = embed(network, x[order], edge_index).numpy()
     bare = np.flatnonzero(labels < 0)
-    pairs = contrast(  # itself against plain loops in test_context_shuffle
+    pairs = cocos_contrast(  # itself against plain loops in test_context_shuffle
         network.discriminator,
         torch.from_numpy(plain[bare]),
         torch.from_numpy(shuffled[bare]),
@@ -171,7 +171,7 @@ def test_the_first_stage_is_plain_supervised_training() -> None:
 def test_classes_of_a_planted_graph_are_found() -> None:
     found = fitted(GRAPH)
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
-    assert score_on_test(NodeAnswer(found), GRAPH, SPLIT)["accuracy"] > 0.9  # chance: 0.33
+    assert test_scores(NodePredictions(found), GRAPH, SPLIT)["accuracy"] > 0.9  # chance: 0.33
 
 
 def test_the_second_stage_helps_where_labels_are_few() -> None:
@@ -190,7 +190,7 @@ def test_the_second_stage_helps_where_labels_are_few() -> None:
         split = node_split(graph, per_class=3, seed=seed)
         settings = replace(SHORT, first_epochs=60, second_epochs=60)
         first, both = (
-            score_on_test(NodeAnswer(fitted(graph, each, split=split)), graph, split)["accuracy"]
+            test_scores(NodePredictions(fitted(graph, each, split=split)), graph, split)["accuracy"]
             for each in (replace(settings, second_rate=0.0, second_epochs=1), settings)
         )
         gains.append(both - first)
@@ -226,7 +226,7 @@ def test_test_labels_change_nothing() -> None:
 def test_a_graph_without_attributes_is_answered() -> None:
     bare = Graph.from_arrays(None, GRAPH.edges, GRAPH.labels, num_nodes=GRAPH.num_nodes)
     found = fitted(bare, replace(SHORT, first_epochs=80))
-    assert score_on_test(NodeAnswer(found), bare, SPLIT)["accuracy"] > 0.6
+    assert test_scores(NodePredictions(found), bare, SPLIT)["accuracy"] > 0.6
 
 
 def test_isolated_nodes_single_labels_and_empty_rows_are_answered() -> None:
@@ -239,29 +239,29 @@ def test_isolated_nodes_single_labels_and_empty_rows_are_answered() -> None:
     split = node_split(graph, per_class=1, seed=0)
     found = fitted(graph, split=split)
     assert np.isfinite(found).all()
-    assert score_on_test(NodeAnswer(found), graph, split)["accuracy"] > 0.5
+    assert test_scores(NodePredictions(found), graph, split)["accuracy"] > 0.5
 
 
 def test_one_class_and_a_graph_labelled_throughout_are_answered() -> None:
     alone = GRAPH.with_labels(np.where(training_labels().numpy() == 0, 0, -1))
-    side = TrainingSide(alone)
+    side = TrainingData(alone)
     answer = CoCoS(SHORT).fit(side, "nodes", seed=0, device=CPU, progress=Progress())
-    assert isinstance(answer, NodeAnswer)
+    assert isinstance(answer, NodePredictions)
     assert (answer.predictions == 0).all()
-    answer = CoCoS(SHORT).fit(TrainingSide(GRAPH), "nodes", seed=0, device=CPU, progress=Progress())
-    assert isinstance(answer, NodeAnswer)
+    answer = CoCoS(SHORT).fit(TrainingData(GRAPH), "nodes", seed=0, device=CPU, progress=Progress())
+    assert isinstance(answer, NodePredictions)
     assert np.mean(answer.predictions == GRAPH.labels) > 0.9
 
 
 def test_nothing_to_learn_from_is_said() -> None:
     for labels, sentence in ((np.full(200, -1), "no known label"), (None, "has no labels")):
-        side = TrainingSide(replace(GRAPH, labels=labels))
+        side = TrainingData(replace(GRAPH, labels=labels))
         with pytest.raises(DataError, match=sentence):
             CoCoS().fit(side, "nodes", seed=0, device=CPU, progress=Progress())
 
 
 def test_progress_counts_every_epoch_and_an_interrupt_ends_the_fit() -> None:
-    side, recorder = training_side(GRAPH, SPLIT), Recorder()
+    side, recorder = training_data(GRAPH, SPLIT), Recorder()
     CoCoS(SHORT).fit(side, "nodes", seed=0, device=CPU, progress=recorder)
     ((name, steps, done),) = recorder.stages
     assert (name, steps, sum(done)) == ("training CoCoS", 55, 55)

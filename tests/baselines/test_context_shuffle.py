@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from xtcl.graph.datasets.synthetic import block_model
-from xtcl.lab.methods.cocos import Contexts, SharingGCN, contrast
+from xtcl.lab.methods.cocos import Contexts, SharingGCN, cocos_contrast
 from xtcl.nn.encoder import encoder_inputs
 
 GRAPH = block_model(60, num_classes=3, num_attributes=30, mean_degree=5)
@@ -130,7 +130,7 @@ def looped_contrast(
 def test_the_contrast_is_its_formula(estimate: list[int]) -> None:
     n, contexts, judge = len(estimate), contexts_of(estimate), discriminator()
     z, shuffled = rows(n, 1), rows(n, 2)
-    found = contrast(judge, z, shuffled, contexts, drawn(7))
+    found = cocos_contrast(judge, z, shuffled, contexts, drawn(7))
     generator = drawn(7)
     partner, other = contexts.shuffle(generator).tolist(), contexts.outside(generator).tolist()
     expected = looped_contrast(judge, z, shuffled, partner, other)
@@ -141,7 +141,7 @@ def test_no_gradient_goes_through_the_other_node_of_a_negative() -> None:
     judge = discriminator()
     contexts = contexts_of(MIXED)
     z, shuffled = rows(len(MIXED), 1).requires_grad_(), rows(len(MIXED), 2)
-    torch.autograd.backward(contrast(judge, z, shuffled, contexts, drawn(7)))
+    torch.autograd.backward(cocos_contrast(judge, z, shuffled, contexts, drawn(7)))
     found = z.grad
     generator = drawn(7)
     contexts.shuffle(generator)
@@ -161,7 +161,7 @@ def test_no_gradient_goes_through_the_other_node_of_a_negative() -> None:
 def test_gradients_of_a_lonely_context_stay_finite() -> None:
     for estimate in ([2, 2, 2], [], [0]):
         z = rows(len(estimate), 1).requires_grad_()
-        value = contrast(discriminator(), z, 2 * z, contexts_of(estimate), drawn())
+        value = cocos_contrast(discriminator(), z, 2 * z, contexts_of(estimate), drawn())
         torch.autograd.backward(value)
         assert z.grad is not None
         assert torch.isfinite(z.grad).all()

@@ -13,7 +13,7 @@ from dense import all_rows
 from small_runs import Recorder, narrow
 
 from xtcl.baselines.method import XTCLGCN
-from xtcl.config import Member, Recipe, SamplerSettings
+from xtcl.config import EncoderConfig, FitConfig, SamplerConfig
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
@@ -23,21 +23,21 @@ from xtcl.lab.methods.contrastive import SCL, SSCL, CeilingSCL, Contrastive, Nai
 from xtcl.progress import Progress
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.view import LABELS, TrainingView
-from xtcl.tasks.fit import FitOptions, find_positives
-from xtcl.tasks.metrics import score_on_test
+from xtcl.tasks.fit import FitOptions, sample_positives
+from xtcl.tasks.metrics import test_scores
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.results import NodeAnswer
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.results import NodePredictions
+from xtcl.tasks.training_data import TrainingData, training_data
 
 CPU = torch.device("cpu")
 RECIPE = narrow(NodeClassification().recipe("gcn"), 4)
 # On so few nodes the 99th percentile would leave one node above; a recipe's last quantile counts.
-MANY = Recipe(sampler=SamplerSettings(quantiles=(0.3, 0.85)), positives=4000)
+MANY = FitConfig(sampler=SamplerConfig(quantiles=(0.3, 0.85)), positives=4000)
 Listing = list[dict[int, float]]
 """For each node the chance with which a draw gives each of its positives."""
 
 
-def tiny() -> TrainingSide:
+def tiny() -> TrainingData:
     """Thirty nodes: 28 is linked to nobody, 29 has no attributes either.
 
     Some have labels, and 5 is the only one with its own.
@@ -49,18 +49,18 @@ def tiny() -> TrainingSide:
     labels[12:] = -1
     labels[5] = 3
     linked = planted.edges[:, (planted.edges < 28).all(axis=0)]
-    return TrainingSide(Graph.from_arrays(attributes, linked, labels, name="tiny"))
+    return TrainingData(Graph.from_arrays(attributes, linked, labels, name="tiny"))
 
 
 TINY = tiny()
 TRUTH = np.where(TINY.labels >= 0, TINY.labels, np.arange(30) % 3)
 
 
-def table_of(method: Contrastive, side: TrainingSide = TINY, seed: int = 0) -> np.ndarray:
+def table_of(method: Contrastive, side: TrainingData = TINY, seed: int = 0) -> np.ndarray:
     return method.positives(side, MANY, seed=seed, device=CPU, progress=Progress())
 
 
-def near(side: TrainingSide) -> Listing:
+def near(side: TrainingData) -> Listing:
     """From the formula: a relation that has somebody above, then somebody above."""
     view = TrainingView.of(side.graph, ())
     listing: Listing = []
@@ -91,7 +91,7 @@ def alike(labels: np.ndarray) -> Listing:
     return listing
 
 
-def labels_first(labels: np.ndarray, side: TrainingSide) -> Listing:
+def labels_first(labels: np.ndarray, side: TrainingData) -> Listing:
     return [same or close for same, close in zip(alike(labels), near(side), strict=True)]
 
 
@@ -132,7 +132,7 @@ def test_the_awkward_nodes_are_where_the_listing_says() -> None:
 
 def test_draws_are_the_same_in_blocks_of_any_height(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = table_of(SSCL())
-    monkeypatch.setattr(sscl, "block_height", lambda num_nodes, device: 7)
+    monkeypatch.setattr(sscl, "rows_per_block", lambda num_nodes, device: 7)
     np.testing.assert_array_equal(table_of(SSCL()), whole)
 
 
@@ -143,7 +143,7 @@ def test_another_seed_draws_others() -> None:
 
 
 def test_self_supervised_positives_know_no_label() -> None:
-    other = TrainingSide(TINY.graph.with_labels(np.roll(TINY.labels, 7)))
+    other = TrainingData(TINY.graph.with_labels(np.roll(TINY.labels, 7)))
     np.testing.assert_array_equal(table_of(SSCL(), other), table_of(SSCL()))
     assert (table_of(SCL(), other) != table_of(SCL())).any()
 
@@ -161,14 +161,14 @@ FAINT = block_model(
 SPLIT = node_split(FAINT, 0.2, seed=0)
 
 
-def methods(truth: np.ndarray | None, recipe: Recipe = RECIPE) -> dict[str, Contrastive]:
+def methods(truth: np.ndarray | None, recipe: FitConfig = RECIPE) -> dict[str, Contrastive]:
     found = SSCL(recipe), SCL(recipe), CeilingSCL(truth, recipe), NaiveTCL(recipe)
     return {method.name: method for method in found}
 
 
-def fitted(method: Contrastive | XTCLGCN, side: TrainingSide, seed: int = 0) -> NodeAnswer:
+def fitted(method: Contrastive | XTCLGCN, side: TrainingData, seed: int = 0) -> NodePredictions:
     answer = method.fit(side, "nodes", seed=seed, device=CPU, progress=Progress())
-    assert isinstance(answer, NodeAnswer)
+    assert isinstance(answer, NodePredictions)
     return answer
 
 
@@ -180,39 +180,39 @@ class Borrowed(Contrastive):
 
     def positives(
         self,
-        side: TrainingSide,
-        recipe: Recipe,
+        side: TrainingData,
+        recipe: FitConfig,
         *,
         seed: int,
         device: torch.device,
         progress: Progress,
     ) -> np.ndarray:
         options = FitOptions(seed=seed, device=device)
-        return find_positives(side.graph, NodeClassification(), recipe, options).positives
+        return sample_positives(side.graph, NodeClassification(), recipe, options).positives
 
 
 def test_with_the_positives_of_xtcl_it_is_xtcl_to_the_byte() -> None:
-    side = training_side(FAINT, SPLIT)
+    side = training_data(FAINT, SPLIT)
     everyone = replace(RECIPE, least_chance=0.0)  # then XTCL trusts its positives in full, too
     expected = fitted(XTCLGCN(everyone), side, 4).probabilities
     assert fitted(Borrowed(everyone), side, 4).probabilities.tobytes() == expected.tobytes()
 
 
 def test_without_a_recipe_it_is_that_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    side = training_side(FAINT, SPLIT)
+    side = training_data(FAINT, SPLIT)
     expected = fitted(SCL(RECIPE), side).probabilities
     monkeypatch.setattr(NodeClassification, "recipe", lambda _, encoder: RECIPE)
     np.testing.assert_array_equal(fitted(SCL(), side).probabilities, expected)
 
 
 def test_all_beat_chance_and_the_ceiling_beats_the_others() -> None:
-    def quick(member: Member) -> Member:
+    def quick(member: EncoderConfig) -> EncoderConfig:
         training = replace(member.training, epochs=12, learning_rate=5e-3)
         return replace(member, encoder=member.encoder | {"width": 64}, training=training)
 
-    side = training_side(FAINT, SPLIT)
+    side = training_data(FAINT, SPLIT)
     figures = {
-        name: score_on_test(fitted(method, side), FAINT, SPLIT)["accuracy"]
+        name: test_scores(fitted(method, side), FAINT, SPLIT)["accuracy"]
         for name, method in methods(FAINT.labels, RECIPE.each(quick)).items()
     }
     ceiling = figures.pop("ceiling-scl")
@@ -222,7 +222,7 @@ def test_all_beat_chance_and_the_ceiling_beats_the_others() -> None:
 
 @pytest.mark.parametrize("name", methods(None))
 def test_same_seed_gives_same_bytes(name: str) -> None:
-    side = training_side(FAINT, SPLIT)
+    side = training_data(FAINT, SPLIT)
     method = methods(FAINT.labels)[name]
     first = fitted(method, side, 5).probabilities
     np.testing.assert_allclose(first.sum(axis=1), 1.0)
@@ -256,8 +256,8 @@ def test_awkward_graphs_are_answered(name: str) -> None:
     method = methods(TRUTH)[name]
     assert fitted(method, TINY).probabilities.shape == (30, 4)
     bare = Graph.from_arrays(None, TINY.graph.edges, TINY.labels, num_nodes=30)
-    assert np.isfinite(fitted(method, TrainingSide(bare)).probabilities).all()
-    unlinked = TrainingSide(TINY.graph.with_edges(np.zeros((2, 0), np.int64)))
+    assert np.isfinite(fitted(method, TrainingData(bare)).probabilities).all()
+    unlinked = TrainingData(TINY.graph.with_edges(np.zeros((2, 0), np.int64)))
     assert np.isfinite(fitted(method, unlinked).probabilities).all()
 
 
@@ -265,12 +265,12 @@ def test_labels_without_a_pair_are_nothing_to_contrast() -> None:
     lonely = np.full(30, -1)
     lonely[[0, 1, 2]] = [0, 1, 2]
     with pytest.raises(DataError, match="SCL finds no positive for any node of graph 'tiny'"):
-        fitted(SCL(RECIPE), TrainingSide(TINY.graph.with_labels(lonely)))
+        fitted(SCL(RECIPE), TrainingData(TINY.graph.with_labels(lonely)))
 
 
 @pytest.mark.parametrize("name", methods(None))
 def test_a_graph_without_labels_is_refused(name: str) -> None:
-    bare = TrainingSide(replace(TINY.graph, labels=None, classes=()))
+    bare = TrainingData(replace(TINY.graph, labels=None, classes=()))
     with pytest.raises(DataError, match="has no labels"):
         fitted(methods(TRUTH)[name], bare)
 

@@ -11,7 +11,7 @@ import torch
 from small_runs import Recorder
 from torch.nn import functional as F
 
-from xtcl.baselines.supervised import NonLinks, link_loss, train_supervised
+from xtcl.baselines.supervised import NonLinkSampler, link_loss, train_supervised
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
@@ -29,9 +29,9 @@ from xtcl.lab.methods.dgcn import (
 from xtcl.lab.methods.dgcn_directed import DirectedReading
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
-from xtcl.tasks.metrics import score_on_test
-from xtcl.tasks.results import LinkAnswer, NodeAnswer
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.results import LinkScores, NodePredictions
+from xtcl.tasks.training_data import TrainingData, training_data
 from xtcl.training.trainer import seeded
 
 CPU = torch.device("cpu")
@@ -44,15 +44,15 @@ READINGS = {"dual": DGCN(), "directed": DGCN("directed", epochs=40)}
 each_reading = pytest.mark.parametrize("method", READINGS.values(), ids=READINGS)
 
 
-def nodes_of(method: DGCN, side: TrainingSide, seed: int = 0) -> np.ndarray:
+def nodes_of(method: DGCN, side: TrainingData, seed: int = 0) -> np.ndarray:
     answer = method.fit(side, "nodes", seed=seed, device=CPU, progress=Progress())
-    assert isinstance(answer, NodeAnswer)
+    assert isinstance(answer, NodePredictions)
     return answer.probabilities
 
 
-def links_of(method: DGCN, side: TrainingSide, seed: int = 0) -> np.ndarray:
+def links_of(method: DGCN, side: TrainingData, seed: int = 0) -> np.ndarray:
     answer = method.fit(side, "links", seed=seed, device=CPU, progress=Progress())
-    assert isinstance(answer, LinkAnswer)
+    assert isinstance(answer, LinkScores)
     return answer.score(np.hstack([LINKS.test, LINKS.test_negatives]))
 
 
@@ -102,7 +102,7 @@ def test_channels_share_their_weights_and_differ_in_the_graph() -> None:
 def test_training_is_gradient_descent_on_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = DualSettings(learning_rate=2.0, dropout=0.0, epochs=6, ramp_up=4)
     monkeypatch.setattr(dgcn, "OTHER", settings)
-    side = training_side(GRAPH, NODES)
+    side = training_data(GRAPH, NODES)
     found = nodes_of(DGCN(), side, seed=8)
 
     x, edge_index = encoder_inputs(GRAPH, CPU)
@@ -136,10 +136,10 @@ def test_training_is_gradient_descent_on_the_loss(monkeypatch: pytest.MonkeyPatc
 
 
 def test_links_train_the_mean_of_both_channels() -> None:
-    side = training_side(GRAPH, LINKS)
+    side = training_data(GRAPH, LINKS)
     x, edge_index = encoder_inputs(side.graph, CPU)
     links = torch.from_numpy(np.array(side.graph.edges))
-    draws = NonLinks(links, 200)
+    draws = NonLinkSampler(links, 200)
     settings = replace(DualLinks.settings["links"], epochs=4)
     z, _ = train_supervised(
         lambda: TwoLayerDualGCN(30, settings.hidden, settings.width, settings.dropout),
@@ -156,13 +156,13 @@ def test_links_train_the_mean_of_both_channels() -> None:
 
 @pytest.mark.parametrize("task", ["nodes", "links"])
 def test_the_directed_reading_is_the_directed_network(task: str) -> None:
-    side = training_side(GRAPH, NODES if task == "nodes" else LINKS)
+    side = training_data(GRAPH, NODES if task == "nodes" else LINKS)
     answers = [
         method.fit(side, task, seed=1, device=CPU, progress=Progress())
         for method in (DGCN("directed", epochs=3), DirectedReading(epochs=3), DGCN(epochs=3))
     ]
     found, expected, dual = (
-        answer.probabilities if isinstance(answer, NodeAnswer) else answer.score(LINKS.test)
+        answer.probabilities if isinstance(answer, NodePredictions) else answer.score(LINKS.test)
         for answer in answers
     )
     np.testing.assert_array_equal(found, expected)
@@ -171,24 +171,24 @@ def test_the_directed_reading_is_the_directed_network(task: str) -> None:
 
 @each_reading
 def test_classes_of_a_planted_graph_are_found(method: DGCN) -> None:
-    found = nodes_of(method, training_side(GRAPH, NODES))
+    found = nodes_of(method, training_data(GRAPH, NODES))
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
-    assert score_on_test(NodeAnswer(found), GRAPH, NODES)["accuracy"] > 0.8  # chance: 0.33
+    assert test_scores(NodePredictions(found), GRAPH, NODES)["accuracy"] > 0.8  # chance: 0.33
 
 
 @each_reading
 def test_links_of_a_planted_graph_outscore_non_links(method: DGCN) -> None:
-    side = training_side(GRAPH, LINKS)
+    side = training_data(GRAPH, LINKS)
     answer = DGCN(method.reading, 40).fit(side, "links", seed=0, device=CPU, progress=Progress())
     # Links inside a class cannot be told from its non-links: nobody gets far above 0.8 here.
-    assert score_on_test(answer, GRAPH, LINKS)["auc"] > 0.7
+    assert test_scores(answer, GRAPH, LINKS)["auc"] > 0.7
 
 
 def test_the_unsupervised_term_brings_the_channels_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     noisy = block_model(200, num_classes=3, num_attributes=30, mean_degree=3)
-    side = training_side(noisy, node_split(noisy, 0.2, seed=3))
+    side = training_data(noisy, node_split(noisy, 0.2, seed=3))
 
     def apart(consistency: float) -> float:
         gaps: list[float] = []
@@ -211,7 +211,7 @@ def test_the_unsupervised_term_brings_the_channels_together(
 @each_reading
 def test_same_seed_gives_same_bytes(method: DGCN) -> None:
     small = DGCN(method.reading, 20)
-    sides = training_side(GRAPH, NODES), training_side(GRAPH, LINKS)
+    sides = training_data(GRAPH, NODES), training_data(GRAPH, LINKS)
     state = torch.random.get_rng_state()
     first = nodes_of(small, sides[0], 5), links_of(small, sides[1], 5)
     assert torch.equal(torch.random.get_rng_state(), state)
@@ -225,9 +225,9 @@ def test_same_seed_gives_same_bytes(method: DGCN) -> None:
 @each_reading
 def test_a_graph_without_attributes_is_answered(method: DGCN) -> None:
     bare = Graph.from_arrays(None, GRAPH.edges, GRAPH.labels, num_nodes=200)
-    found = nodes_of(method, training_side(bare, NODES))
-    assert score_on_test(NodeAnswer(found), bare, NODES)["accuracy"] > 0.6
-    scores = links_of(DGCN(method.reading, 5), training_side(bare, LINKS))
+    found = nodes_of(method, training_data(bare, NODES))
+    assert test_scores(NodePredictions(found), bare, NODES)["accuracy"] > 0.6
+    scores = links_of(DGCN(method.reading, 5), training_data(bare, LINKS))
     assert np.isfinite(scores).all()
 
 
@@ -239,11 +239,11 @@ def test_lone_nodes_and_a_class_with_one_label_are_answered(method: DGCN) -> Non
     labels = np.full(200, -1)
     labels[NODES.train] = GRAPH.labels[NODES.train]
     labels[np.flatnonzero(labels == 2)[1:]] = -1
-    found = nodes_of(method, TrainingSide(lone.with_labels(labels)))
+    found = nodes_of(method, TrainingData(lone.with_labels(labels)))
     assert np.isfinite(found).all()
     known = np.flatnonzero(labels >= 0)
     assert (found.argmax(axis=1)[known] == labels[known]).mean() > 0.8
-    assert np.isfinite(links_of(DGCN(method.reading, 5), TrainingSide(lone, LINKS.train))).all()
+    assert np.isfinite(links_of(DGCN(method.reading, 5), TrainingData(lone, LINKS.train))).all()
 
 
 def test_a_known_graph_has_its_own_settings_and_epochs_are_reported(
@@ -253,7 +253,7 @@ def test_a_known_graph_has_its_own_settings_and_epochs_are_reported(
     monkeypatch.setattr(dgcn, "PUBLISHED", {GRAPH.name: replace(OTHER, epochs=7)})
     for method, epochs in ((DGCN(), 7), (DGCN(epochs=3), 3)):
         progress = Recorder()
-        side = training_side(GRAPH, NODES)
+        side = training_data(GRAPH, NODES)
         method.fit(side, "nodes", seed=0, device=CPU, progress=progress)
         assert progress.stages == [("training DGCN", epochs, [1] * epochs)]
 
@@ -261,9 +261,9 @@ def test_a_known_graph_has_its_own_settings_and_epochs_are_reported(
 @each_reading
 def test_what_cannot_be_done_is_said(method: DGCN) -> None:
     with pytest.raises(DataError, match="no known label to train on"):
-        nodes_of(method, TrainingSide(GRAPH.with_labels(np.full(200, -1))))
+        nodes_of(method, TrainingData(GRAPH.with_labels(np.full(200, -1))))
     with pytest.raises(UsageError, match="epochs=0 must be at least 1"):
-        nodes_of(DGCN(method.reading, 0), training_side(GRAPH, NODES))
+        nodes_of(DGCN(method.reading, 0), training_data(GRAPH, NODES))
 
 
 def test_an_unknown_reading_is_refused() -> None:

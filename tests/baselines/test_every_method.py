@@ -10,9 +10,9 @@ from xtcl.baselines import METHODS, make_method
 from xtcl.errors import UsageError
 from xtcl.progress import Progress
 from xtcl.tasks import TASKS
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.training_data import TrainingData
 
-SIDE = TrainingSide(small_graph())
+SIDE = TrainingData(small_graph())
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,9 @@ from xtcl.lab.methods.meta_pn import (
 )
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Advance, Progress
-from xtcl.tasks.metrics import score_on_test
-from xtcl.tasks.results import NodeAnswer
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.results import NodePredictions
+from xtcl.tasks.training_data import TrainingData, training_data
 from xtcl.training.trainer import seeded
 
 CPU = torch.device("cpu")
@@ -42,25 +42,25 @@ GRAPH = block_model(
     200, num_classes=3, num_attributes=30, mean_degree=10, homophily=0.9, attribute_signal=1.2
 )
 SPLIT = node_split(GRAPH, 0.1, seed=3)
-SIDE = training_side(GRAPH, SPLIT)
+SIDE = training_data(GRAPH, SPLIT)
 SHORT = MetaPNSettings(epochs=5)
 
 
 def chances_of(
-    side: TrainingSide, settings: MetaPNSettings | None = None, seed: int = 0
+    side: TrainingData, settings: MetaPNSettings | None = None, seed: int = 0
 ) -> np.ndarray:
     answer = MetaPN(settings).fit(side, "nodes", seed=seed, device=CPU, progress=Progress())
-    assert isinstance(answer, NodeAnswer)
+    assert isinstance(answer, NodePredictions)
     assert answer.probabilities.shape == (side.graph.num_nodes, side.graph.num_classes)
     np.testing.assert_allclose(answer.probabilities.sum(axis=1), 1.0)
     return answer.probabilities
 
 
 def accuracy(found: np.ndarray, graph: Graph) -> float:
-    return score_on_test(NodeAnswer(found), graph, SPLIT)["accuracy"]
+    return test_scores(NodePredictions(found), graph, SPLIT)["accuracy"]
 
 
-def lesson_of(side: TrainingSide, hops: int) -> Lesson:
+def lesson_of(side: TrainingData, hops: int) -> Lesson:
     """The lesson, put together by hand."""
     x, edge_index = encoder_inputs(side.graph, CPU)
     classes = torch.from_numpy(side.labels[side.labelled])
@@ -183,7 +183,7 @@ def test_published_settings_serve_the_planted_graph_too() -> None:
 
 def test_links_carry_labels_to_nodes_that_have_nothing_else() -> None:
     bare = Graph.from_arrays(None, GRAPH.edges, GRAPH.labels, num_nodes=200)
-    assert accuracy(chances_of(training_side(bare, SPLIT)), bare) > 0.6
+    assert accuracy(chances_of(training_data(bare, SPLIT)), bare) > 0.6
 
 
 def test_same_seed_gives_same_bytes_and_leaves_the_global_state() -> None:
@@ -199,20 +199,20 @@ def test_test_labels_change_nothing() -> None:
     assert GRAPH.labels is not None
     wrong = np.array(GRAPH.labels)
     wrong[SPLIT.test] = np.random.default_rng(0).permutation(wrong[SPLIT.test])
-    other = training_side(GRAPH.with_labels(wrong), SPLIT)
+    other = training_data(GRAPH.with_labels(wrong), SPLIT)
     np.testing.assert_array_equal(chances_of(other, SHORT), chances_of(SIDE, SHORT))
 
 
 def test_isolated_nodes_keep_the_networks_own_answer() -> None:
     links = GRAPH.edges[:, (GRAPH.edges >= 20).all(axis=0)]
-    side = training_side(GRAPH.with_edges(links), SPLIT)
+    side = training_data(GRAPH.with_edges(links), SPLIT)
     lesson = lesson_of(side, SHORT.hops)
     own = log_chances(train_meta_pn(lesson, SHORT, seed=0), lesson.rows).detach().exp().numpy()
     np.testing.assert_allclose(chances_of(side, SHORT)[:20], own[:20], atol=1e-5)
 
 
 def test_a_graph_without_links_is_answered() -> None:
-    side = training_side(GRAPH.with_edges(np.zeros((2, 0), np.int64)), SPLIT)
+    side = training_data(GRAPH.with_edges(np.zeros((2, 0), np.int64)), SPLIT)
     assert accuracy(chances_of(side), GRAPH) > 0.5
 
 
@@ -220,13 +220,13 @@ def test_a_graph_without_links_is_answered() -> None:
 def test_a_class_may_have_one_label_or_none(kept: int) -> None:
     labels = np.array(SIDE.labels)
     labels[np.flatnonzero(labels == 2)[kept:]] = -1
-    found = chances_of(TrainingSide(GRAPH.with_labels(labels)), SHORT)
+    found = chances_of(TrainingData(GRAPH.with_labels(labels)), SHORT)
     assert np.isfinite(found).all()
 
 
 def test_settings_go_by_the_name_of_the_graph() -> None:
     for name, settings in (("cora", SETTINGS["cora"]), ("mine", MetaPNSettings())):
-        side = TrainingSide(replace(SIDE.graph, name=name))
+        side = TrainingData(replace(SIDE.graph, name=name))
         np.testing.assert_array_equal(chances_of(side), chances_of(side, settings))
 
 
@@ -244,11 +244,11 @@ def test_progress_counts_the_epochs() -> None:
 
 
 def test_what_cannot_be_done_is_said() -> None:
-    def fit(side: TrainingSide, settings: MetaPNSettings = SHORT) -> None:
+    def fit(side: TrainingData, settings: MetaPNSettings = SHORT) -> None:
         MetaPN(settings).fit(side, "nodes", seed=0, device=CPU, progress=Progress())
 
     with pytest.raises(DataError, match="no known label"):
-        fit(TrainingSide(GRAPH.with_labels(np.full(200, -1))))
+        fit(TrainingData(GRAPH.with_labels(np.full(200, -1))))
     for name in ("epochs", "hops", "hidden"):
         with pytest.raises(UsageError, match=f"{name}=0 must be at least 1"):
             fit(SIDE, replace(SHORT, **{name: 0}))

@@ -16,8 +16,8 @@ from xtcl.lab.methods.naive_xgboost import NaiveXGBoost
 from xtcl.progress import Progress
 from xtcl.tasks import TASKS, make_task
 from xtcl.tasks.fit import FitOptions, fit_task
-from xtcl.tasks.results import NodeAnswer
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.results import NodePredictions
+from xtcl.tasks.training_data import training_data
 
 NAMES = (
     "xtcl-gcn xtcl-gat sscl scl ceiling-scl naive-tcl dgi sugrl asp polygcl gcn gat dgcn "
@@ -62,13 +62,13 @@ def test_every_system_has_its_formula_citation_and_cost_on_its_page(kind: type) 
 @pytest.mark.parametrize("encoder", ["gcn", "gat"])
 def test_xtcl_is_the_pipeline_of_the_package(encoder: str) -> None:
     graph = block_model(40, num_classes=2, num_attributes=10, mean_degree=6)
-    side = training_side(graph, node_split(graph, 0.3))
+    side = training_data(graph, node_split(graph, 0.3))
     device = torch.device("cpu")
     answer = make_method(f"xtcl-{encoder}").fit(
         side, "nodes", seed=7, device=device, progress=Progress()
     )
     options = FitOptions(encoder=encoder, seed=7)
     expected = fit_task(side, make_task("nodes"), options=options).answer
-    assert isinstance(answer, NodeAnswer)
-    assert isinstance(expected, NodeAnswer)
+    assert isinstance(answer, NodePredictions)
+    assert isinstance(expected, NodePredictions)
     np.testing.assert_array_equal(answer.probabilities, expected.probabilities)

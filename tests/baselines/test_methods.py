@@ -19,9 +19,9 @@ from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import link_split, node_split
 from xtcl.progress import Progress
-from xtcl.tasks.metrics import score_on_test
-from xtcl.tasks.results import LinkAnswer, NodeAnswer
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.results import LinkScores, NodePredictions
+from xtcl.tasks.training_data import TrainingData, training_data
 
 CPU = torch.device("cpu")
 CONTROLS = {
@@ -42,31 +42,31 @@ NODES = node_split(GRAPH, 0.2, seed=3)
 LINKS = link_split(GRAPH, 0.8, seed=3)
 
 
-def nodes_of(method: Method, side: TrainingSide, seed: int = 0) -> np.ndarray:
+def nodes_of(method: Method, side: TrainingData, seed: int = 0) -> np.ndarray:
     answer = method.fit(side, "nodes", seed=seed, device=CPU, progress=Progress())
-    assert isinstance(answer, NodeAnswer)
+    assert isinstance(answer, NodePredictions)
     return answer.probabilities
 
 
-def links_of(method: Method, side: TrainingSide, seed: int = 0) -> np.ndarray:
+def links_of(method: Method, side: TrainingData, seed: int = 0) -> np.ndarray:
     answer = method.fit(side, "links", seed=seed, device=CPU, progress=Progress())
-    assert isinstance(answer, LinkAnswer)
+    assert isinstance(answer, LinkScores)
     return answer.score(np.hstack([LINKS.test, LINKS.test_negatives]))
 
 
 @each_control
 def test_classes_of_a_planted_graph_are_found(method: Method) -> None:
-    found = nodes_of(method, training_side(GRAPH, NODES))
+    found = nodes_of(method, training_data(GRAPH, NODES))
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
-    assert score_on_test(NodeAnswer(found), GRAPH, NODES)["accuracy"] > 0.8  # chance: 0.33
+    assert test_scores(NodePredictions(found), GRAPH, NODES)["accuracy"] > 0.8  # chance: 0.33
 
 
 @each_control
 def test_links_of_a_planted_graph_outscore_non_links(method: Method) -> None:
-    side = training_side(GRAPH, LINKS)
+    side = training_data(GRAPH, LINKS)
     answer = method.fit(side, "links", seed=0, device=CPU, progress=Progress())
     # Links inside a class cannot be told from its non-links: nobody gets far above 0.8 here.
-    assert score_on_test(answer, GRAPH, LINKS)["auc"] > 0.7
+    assert test_scores(answer, GRAPH, LINKS)["auc"] > 0.7
 
 
 def global_states() -> list[bytes]:
@@ -77,7 +77,7 @@ def global_states() -> list[bytes]:
 
 @each_control
 def test_same_seed_gives_same_bytes_and_leaves_the_global_state(method: Method) -> None:
-    sides = training_side(GRAPH, NODES), training_side(GRAPH, LINKS)
+    sides = training_data(GRAPH, NODES), training_data(GRAPH, LINKS)
     links_of(method, sides[1], 5)  # a library may draw a number while it is imported
     before = global_states()
     first = nodes_of(method, sides[0], 5), links_of(method, sides[1], 5)
@@ -90,7 +90,7 @@ def test_same_seed_gives_same_bytes_and_leaves_the_global_state(method: Method) 
 
 @pytest.mark.parametrize("name", ["gcn", "gat"])
 def test_another_seed_gives_another_network(name: str) -> None:
-    side = training_side(GRAPH, NODES)
+    side = training_data(GRAPH, NODES)
     assert not np.allclose(nodes_of(CONTROLS[name], side, 1), nodes_of(CONTROLS[name], side, 2))
 
 
@@ -100,33 +100,33 @@ def test_test_labels_change_nothing(method: Method) -> None:
     wrong = np.array(GRAPH.labels)
     wrong[NODES.test] = np.random.default_rng(0).permutation(wrong[NODES.test])
     other = GRAPH.with_labels(wrong)
-    expected = nodes_of(method, training_side(GRAPH, NODES))
-    np.testing.assert_array_equal(nodes_of(method, training_side(other, NODES)), expected)
+    expected = nodes_of(method, training_data(GRAPH, NODES))
+    np.testing.assert_array_equal(nodes_of(method, training_data(other, NODES)), expected)
 
 
 @each_control
 def test_test_links_change_nothing(method: Method) -> None:
     other = GRAPH.with_edges(LINKS.train)
-    expected = links_of(method, training_side(GRAPH, LINKS))
-    np.testing.assert_array_equal(links_of(method, training_side(other, LINKS)), expected)
+    expected = links_of(method, training_data(GRAPH, LINKS))
+    np.testing.assert_array_equal(links_of(method, training_data(other, LINKS)), expected)
 
 
 @each_control
 def test_a_graph_without_attributes_is_answered(method: Method) -> None:
     bare = Graph.from_arrays(None, GRAPH.edges, GRAPH.labels, num_nodes=GRAPH.num_nodes)
-    found = nodes_of(method, training_side(bare, NODES))
+    found = nodes_of(method, training_data(bare, NODES))
     assert found.shape == (200, 3)
-    accuracy = score_on_test(NodeAnswer(found), bare, NODES)["accuracy"]
+    accuracy = test_scores(NodePredictions(found), bare, NODES)["accuracy"]
     assert accuracy > 0.6 or method.name == "logistic"
-    assert np.isfinite(links_of(method, training_side(bare, LINKS))).all()
+    assert np.isfinite(links_of(method, training_data(bare, LINKS))).all()
 
 
 @each_control
 def test_nothing_to_learn_from_is_said(method: Method) -> None:
-    unknown = TrainingSide(GRAPH.with_labels(np.full(200, -1)))
+    unknown = TrainingData(GRAPH.with_labels(np.full(200, -1)))
     with pytest.raises(DataError):
         nodes_of(method, unknown)
-    unlinked = TrainingSide(GRAPH.with_edges(np.zeros((2, 0), np.int64)), LINKS.train_negatives)
+    unlinked = TrainingData(GRAPH.with_edges(np.zeros((2, 0), np.int64)), LINKS.train_negatives)
     with pytest.raises(DataError):
         links_of(method, unlinked)
 
@@ -134,4 +134,4 @@ def test_nothing_to_learn_from_is_said(method: Method) -> None:
 @each_control
 def test_the_side_of_a_node_split_cannot_train_links(method: Method) -> None:
     with pytest.raises(UsageError, match="needs a link split"):
-        links_of(method, training_side(GRAPH, NODES))
+        links_of(method, training_data(GRAPH, NODES))

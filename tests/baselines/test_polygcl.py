@@ -25,8 +25,8 @@ from xtcl.lab.methods.polygcl import (
 from xtcl.lab.methods.self_supervised import train_until_flat
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
-from xtcl.tasks.metrics import score_on_test
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.training_data import training_data
 from xtcl.training.trainer import seeded
 
 CPU = torch.device("cpu")
@@ -181,9 +181,9 @@ def test_settings_for_any_graph_find_classes_in_links_from_any_start(seed: int) 
     )
     split = node_split(graph, 0.15, seed=1)
     answer = PolyGCL().fit(
-        training_side(graph, split), "nodes", seed=seed, device=CPU, progress=Progress()
+        training_data(graph, split), "nodes", seed=seed, device=CPU, progress=Progress()
     )
-    assert score_on_test(answer, graph, split)["accuracy"] > 0.9  # attributes alone: 0.36
+    assert test_scores(answer, graph, split)["accuracy"] > 0.9  # attributes alone: 0.36
 
 
 def test_classes_that_avoid_each_other_are_found_at_high_frequency() -> None:
@@ -192,9 +192,9 @@ def test_classes_that_avoid_each_other_are_found_at_high_frequency() -> None:
     )
     split = node_split(graph, 0.1, seed=3)
     answer = PolyGCL(SMALL).fit(
-        training_side(graph, split), "nodes", seed=0, device=CPU, progress=Progress()
+        training_data(graph, split), "nodes", seed=0, device=CPU, progress=Progress()
     )
-    assert score_on_test(answer, graph, split)["accuracy"] > 0.9  # chance: 0.5
+    assert test_scores(answer, graph, split)["accuracy"] > 0.9  # chance: 0.5
 
 
 def test_every_epoch_is_told() -> None:

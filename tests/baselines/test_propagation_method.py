@@ -13,9 +13,9 @@ from xtcl.baselines.propagation import (
     PropagationMethod,
     Smoothing,
     Variant,
-    judge,
+    concatenate_columns,
     leading_axes,
-    side_by_side,
+    principal_product,
     smoothed_attributes,
 )
 from xtcl.graph.datasets.synthetic import block_model
@@ -24,9 +24,9 @@ from xtcl.graph.splits import link_split, node_split
 from xtcl.progress import Progress
 from xtcl.tasks.link_prediction import fit_chosen, hide_links
 from xtcl.tasks.logistic import fit_logistic
-from xtcl.tasks.results import LinkAnswer, NodeAnswer
-from xtcl.tasks.self_training import second_fit
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.results import LinkScores, NodePredictions
+from xtcl.tasks.self_training import self_train
+from xtcl.tasks.training_data import training_data
 
 CPU = torch.device("cpu")
 GRAPH = block_model(80, num_classes=3, num_attributes=20, mean_degree=6)
@@ -54,13 +54,13 @@ def dense_rows(graph: Graph, variant: Variant) -> np.ndarray:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_features_are_dense_power_iterations(variant: Variant) -> None:
-    found = side_by_side(smoothed_attributes(GRAPH, CPU), variant).numpy()
+    found = concatenate_columns(smoothed_attributes(GRAPH, CPU), variant).numpy()
     np.testing.assert_allclose(found, dense_rows(GRAPH, variant), atol=1e-6)
 
 
 def test_nodes_take_the_variant_that_cross_validates_best() -> None:
     split = node_split(GRAPH, 0.4, seed=1)
-    side = training_side(GRAPH, split)
+    side = training_data(GRAPH, split)
     heads = []
     for variant in VARIANTS:
         rows = dense_rows(GRAPH, variant).astype(np.float32)
@@ -68,16 +68,16 @@ def test_nodes_take_the_variant_that_cross_validates_best() -> None:
     scores = [head.cv_likelihood_ for head, _ in heads]
     assert len(set(scores)) > 1
     first, rows = heads[scores.index(max(scores))]
-    head = second_fit(first, rows, split.train, side.labels[split.train], seed=4)
+    head = self_train(first, rows, split.train, side.labels[split.train], seed=4)
     answer = PropagationMethod().fit(side, "nodes", seed=4, device=CPU, progress=Progress())
-    assert isinstance(answer, NodeAnswer)
+    assert isinstance(answer, NodePredictions)
     np.testing.assert_allclose(answer.probabilities, head.predict_proba(rows, 3), atol=1e-4)
 
 
 def test_links_choose_by_smoothing_without_the_hidden_links(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    side = training_side(GRAPH, link_split(GRAPH, 0.8, seed=2))
+    side = training_data(GRAPH, link_split(GRAPH, 0.8, seed=2))
     seen: list[Graph] = []
 
     def spy(graph: Graph, device: torch.device) -> dict[Smoothing, torch.Tensor]:
@@ -90,14 +90,14 @@ def test_links_choose_by_smoothing_without_the_hidden_links(
     np.testing.assert_array_equal(seen[0].edges, links.graph.edges)
     np.testing.assert_array_equal(seen[1].edges, side.graph.edges)
     assert seen[0].num_edges < side.graph.num_edges
-    assert isinstance(answer, LinkAnswer)
+    assert isinstance(answer, LinkScores)
 
     parts = smoothed_attributes(links.graph, CPU)
-    rows = {variant: leading_axes(side_by_side(parts, variant)) for variant in VARIANTS}
-    found = [judge(links, rows[variant], 2, CPU).auc for variant in VARIANTS]
+    rows = {variant: leading_axes(concatenate_columns(parts, variant)) for variant in VARIANTS}
+    found = [principal_product(links, rows[variant], 2, CPU).auc for variant in VARIANTS]
     best = VARIANTS[found.index(max(found))]
-    final = leading_axes(side_by_side(smoothed_attributes(side.graph, CPU), best))
-    head = fit_chosen(judge(links, rows[best], 2, CPU).head, side, final, 2)
+    final = leading_axes(concatenate_columns(smoothed_attributes(side.graph, CPU), best))
+    head = fit_chosen(principal_product(links, rows[best], 2, CPU).head, side, final, 2)
     np.testing.assert_array_equal(answer.score(side.negatives), head.score(final, side.negatives))
 
 

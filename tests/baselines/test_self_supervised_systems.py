@@ -18,9 +18,9 @@ from xtcl.lab.methods.polygcl import PLAIN, PolyGCL
 from xtcl.lab.methods.self_supervised import SelfSupervised
 from xtcl.lab.methods.sugrl import SUGRL, SUGRLSettings
 from xtcl.progress import Progress
-from xtcl.tasks.metrics import score_on_test
-from xtcl.tasks.results import NodeAnswer
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.results import NodePredictions
+from xtcl.tasks.training_data import TrainingData, training_data
 
 CPU = torch.device("cpu")
 GRAPH = block_model(
@@ -49,17 +49,17 @@ def test_none_is_left_out() -> None:
 @each_system
 def test_classes_of_a_planted_graph_are_found(system: SelfSupervised) -> None:
     split = node_split(GRAPH, 0.1, seed=3)
-    side = training_side(GRAPH, split)
+    side = training_data(GRAPH, split)
     answer = system.fit(side, "nodes", seed=0, device=CPU, progress=Progress())
-    assert score_on_test(answer, GRAPH, split)["accuracy"] > 0.9  # chance: 0.33
+    assert test_scores(answer, GRAPH, split)["accuracy"] > 0.9  # chance: 0.33
 
 
 @each_system
 def test_links_of_a_planted_graph_outscore_non_links(system: SelfSupervised) -> None:
     split = link_split(GRAPH, 0.8, seed=3)
-    side = training_side(GRAPH, split)
+    side = training_data(GRAPH, split)
     answer = system.fit(side, "links", seed=0, device=CPU, progress=Progress())
-    assert score_on_test(answer, GRAPH, split)["auc"] > 0.75  # nobody gets far above 0.8
+    assert test_scores(answer, GRAPH, split)["auc"] > 0.75  # nobody gets far above 0.8
 
 
 @each_system
@@ -86,8 +86,8 @@ def test_a_class_with_one_label_is_answered(system: SelfSupervised) -> None:
     labels, known = np.full(200, -1), np.array(GRAPH.labels)
     for code, count in enumerate((1, 5, 5)):
         labels[np.flatnonzero(known == code)[:count]] = code
-    side = TrainingSide(GRAPH.with_labels(labels))
+    side = TrainingData(GRAPH.with_labels(labels))
     answer = system.fit(side, "nodes", seed=0, device=CPU, progress=Progress())
-    assert isinstance(answer, NodeAnswer)
+    assert isinstance(answer, NodePredictions)
     assert answer.probabilities.shape == (200, 3)
     np.testing.assert_allclose(answer.probabilities.sum(axis=1), 1.0)

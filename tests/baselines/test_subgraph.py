@@ -30,8 +30,8 @@ from xtcl.lab.methods.subgraph import (
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.propagation import Propagation
 from xtcl.progress import Progress
-from xtcl.tasks.metrics import score_on_test
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.training_data import TrainingData, training_data
 from xtcl.training.trainer import seeded
 
 CPU = torch.device("cpu")
@@ -43,7 +43,7 @@ SPLIT = link_split(GRAPH, 0.8, seed=3)
 PAIRS = np.hstack([SPLIT.test, SPLIT.test_negatives])
 
 
-def scores(side: TrainingSide, settings: SubGraphSettings = SMALL, seed: int = 0) -> np.ndarray:
+def scores(side: TrainingData, settings: SubGraphSettings = SMALL, seed: int = 0) -> np.ndarray:
     answer = SubGraph(settings).fit(side, "links", seed=seed, device=CPU, progress=Progress())
     found = answer.score(PAIRS)
     assert found.shape == PAIRS.shape[1:]
@@ -141,7 +141,7 @@ def test_counts_of_a_training_link_are_those_of_the_graph_without_it() -> None:
 
 
 def test_answer_is_the_trained_network_on_counts_without_the_pair_itself() -> None:
-    side = training_side(GRAPH, SPLIT)
+    side = training_data(GRAPH, SPLIT)
     graph = side.graph
     answer = SubGraph(SMALL).fit(side, "links", seed=4, device=CPU, progress=Progress())
     trained = inputs_of(graph, np.hstack([graph.edges, side.negatives]))
@@ -158,10 +158,10 @@ def test_answer_is_the_trained_network_on_counts_without_the_pair_itself() -> No
 
 
 def test_links_of_a_planted_graph_outscore_non_links() -> None:
-    side = training_side(GRAPH, SPLIT)
+    side = training_data(GRAPH, SPLIT)
     answer = SubGraph().fit(side, "links", seed=0, device=CPU, progress=Progress())
     # Links inside a class cannot be told from its non-links: nobody gets far above 0.8 here.
-    assert score_on_test(answer, GRAPH, SPLIT)["auc"] > 0.7
+    assert test_scores(answer, GRAPH, SPLIT)["auc"] > 0.7
 
 
 def caves(count: int, size: int) -> Graph:
@@ -176,19 +176,19 @@ def caves(count: int, size: int) -> Graph:
 def test_structure_alone_tells_links_where_it_can() -> None:
     graph = caves(20, 8)
     split = link_split(graph, 0.7, seed=0)
-    side = training_side(graph, split)
+    side = training_data(graph, split)
     answer = SubGraph().fit(side, "links", seed=0, device=CPU, progress=Progress())
-    assert score_on_test(answer, graph, split)["auc"] > 0.95
+    assert test_scores(answer, graph, split)["auc"] > 0.95
     isolated = np.array([[0, graph.num_nodes - 2, 3], [graph.num_nodes - 1] * 2 + [3]])
     assert np.isfinite(answer.score(isolated)).all()
 
 
 def test_three_hops_work_too() -> None:
-    scores(training_side(GRAPH, SPLIT), replace(SMALL, hops=3))
+    scores(training_data(GRAPH, SPLIT), replace(SMALL, hops=3))
 
 
 def test_same_seed_gives_same_bytes_and_leaves_the_global_state() -> None:
-    side = training_side(GRAPH, SPLIT)
+    side = training_data(GRAPH, SPLIT)
     settings = replace(SMALL, batch=128)
     before = torch.random.get_rng_state()
     first = scores(side, settings, seed=5)
@@ -202,12 +202,12 @@ def test_same_seed_gives_same_bytes_and_leaves_the_global_state() -> None:
 
 def test_test_links_change_nothing() -> None:
     other = GRAPH.with_edges(SPLIT.train)
-    expected = scores(training_side(GRAPH, SPLIT))
-    np.testing.assert_array_equal(scores(training_side(other, SPLIT)), expected)
+    expected = scores(training_data(GRAPH, SPLIT))
+    np.testing.assert_array_equal(scores(training_data(other, SPLIT)), expected)
 
 
 def test_order_of_ends_changes_nothing() -> None:
-    side = training_side(GRAPH, SPLIT)
+    side = training_data(GRAPH, SPLIT)
     answer = SubGraph(SMALL).fit(side, "links", seed=0, device=CPU, progress=Progress())
     np.testing.assert_array_equal(answer.score(PAIRS), answer.score(PAIRS[::-1]))
     assert answer.score(np.zeros((2, 0), np.int64)).shape == (0,)
@@ -216,29 +216,29 @@ def test_order_of_ends_changes_nothing() -> None:
 
 
 def test_one_link_and_one_non_link_are_enough() -> None:
-    side = TrainingSide(GRAPH.with_edges(SPLIT.train[:, :1]), SPLIT.train_negatives[:, :1])
+    side = TrainingData(GRAPH.with_edges(SPLIT.train[:, :1]), SPLIT.train_negatives[:, :1])
     scores(side)
 
 
 def test_training_tells_how_far_it_is() -> None:
     progress = Recorder()
-    side = training_side(GRAPH, SPLIT)
+    side = training_data(GRAPH, SPLIT)
     SubGraph(SMALL).fit(side, "links", seed=0, device=CPU, progress=progress)
     assert progress.stages[-1] == ("training SubGraph", 3, [1, 1, 1])
 
 
 def test_what_cannot_be_answered_is_refused() -> None:
-    def fit(side: TrainingSide, settings: SubGraphSettings = SMALL) -> None:
+    def fit(side: TrainingData, settings: SubGraphSettings = SMALL) -> None:
         SubGraph(settings).fit(side, "links", seed=0, device=CPU, progress=Progress())
 
-    side = training_side(GRAPH, SPLIT)
+    side = training_data(GRAPH, SPLIT)
     with pytest.raises(UsageError, match="needs a link split"):
-        fit(training_side(GRAPH, node_split(GRAPH, 0.2)))
+        fit(training_data(GRAPH, node_split(GRAPH, 0.2)))
     with pytest.raises(UsageError, match="epochs=0 must be at least 1"):
         fit(side, replace(SMALL, epochs=0))
     nothing = np.zeros((2, 0), np.int64)
     for empty in (
-        TrainingSide(GRAPH.with_edges(nothing), SPLIT.test),
+        TrainingData(GRAPH.with_edges(nothing), SPLIT.test),
         replace(side, non_links=nothing),
     ):
         with pytest.raises(DataError, match="no training link or non-link"):

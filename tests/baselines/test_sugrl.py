@@ -24,8 +24,8 @@ from xtcl.lab.methods.sugrl import (
 )
 from xtcl.progress import Progress
 from xtcl.relations.sparse import quiet_sparse
-from xtcl.tasks.metrics import score_on_test
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.training_data import training_data
 
 CPU = torch.device("cpu")
 SMALL = SUGRLSettings(layers=(32, 16), epochs=60)
@@ -127,9 +127,9 @@ def test_training_brings_classes_closer_than_random_weights_do() -> None:
 
     def accuracy(settings: SUGRLSettings) -> float:
         answer = SUGRL(settings).fit(
-            training_side(harder, split), "nodes", seed=0, device=CPU, progress=Progress()
+            training_data(harder, split), "nodes", seed=0, device=CPU, progress=Progress()
         )
-        return score_on_test(answer, harder, split)["accuracy"]
+        return test_scores(answer, harder, split)["accuracy"]
 
     untrained = replace(SMALL, learning_rate=0.0, epochs=1)
     assert accuracy(replace(SMALL, epochs=150)) > accuracy(untrained) + 0.05

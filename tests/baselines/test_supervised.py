@@ -18,7 +18,7 @@ from xtcl.baselines.gat import GAT, GATNetwork
 from xtcl.baselines.gcn import GCN, OneLayerGCN, TwoLayerGCN
 from xtcl.baselines.supervised import (
     LinkNetwork,
-    NonLinks,
+    NonLinkSampler,
     PairPerceptron,
     Scorer,
     Supervised,
@@ -33,8 +33,8 @@ from xtcl.graph.splits import pair_keys
 from xtcl.lab.methods.dgcn import DualLinks
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
-from xtcl.tasks.results import LinkAnswer
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.results import LinkScores
+from xtcl.tasks.training_data import TrainingData
 
 CPU = torch.device("cpu")
 GRAPH = block_model(60, num_classes=3, num_attributes=12, mean_degree=5)
@@ -156,7 +156,7 @@ def test_both_losses_fall(make: Callable[[], nn.Module]) -> None:
     x, edge_index = encoder_inputs(GRAPH, CPU)
     classes = torch.from_numpy(np.array(GRAPH.labels))
     links = torch.from_numpy(np.array(GRAPH.edges))
-    draws = NonLinks(links, GRAPH.num_nodes)
+    draws = NonLinkSampler(links, GRAPH.num_nodes)
     for loss_of in (
         lambda z, _: F.cross_entropy(z, classes),
         lambda z, generator: link_loss(z, links, draws.draw(links.shape[1], generator)),
@@ -183,7 +183,7 @@ def test_link_loss_is_its_formula() -> None:
 def test_draws_are_non_links_of_the_training_graph() -> None:
     links = torch.from_numpy(np.array(GRAPH.edges))
     generator = torch.Generator().manual_seed(0)
-    draws = NonLinks(links, GRAPH.num_nodes)
+    draws = NonLinkSampler(links, GRAPH.num_nodes)
     rounds = [draws.draw(links.shape[1], generator) for _ in range(100)]
     assert all(pairs.shape == links.shape for pairs in rounds)
     drawn = torch.cat(rounds, dim=1).numpy()
@@ -199,13 +199,13 @@ def test_draws_are_non_links_of_the_training_graph() -> None:
 
 def test_a_complete_graph_has_no_non_links() -> None:
     pairs = torch.tensor([[0, 0, 1], [1, 2, 2]])
-    assert NonLinks(pairs, 3).draw(3, torch.Generator()).shape == (2, 0)
+    assert NonLinkSampler(pairs, 3).draw(3, torch.Generator()).shape == (2, 0)
 
 
 def test_link_scores_are_inner_products() -> None:
-    side = TrainingSide(GRAPH, np.array([[0], [1]]))
+    side = TrainingData(GRAPH, np.array([[0], [1]]))
     answer = DualLinks(epochs=2).fit(side, "links", seed=0, device=CPU, progress=Progress())
-    assert isinstance(answer, LinkAnswer)
+    assert isinstance(answer, LinkScores)
     nodes = np.arange(60)
     grid = np.stack([np.repeat(nodes, 60), np.tile(nodes, 60)])
     gram = answer.score(grid).reshape(60, 60)
@@ -258,14 +258,14 @@ def test_answers_of_a_perceptron_have_neither_dropout_nor_an_order(
 @pytest.mark.parametrize("kind", [GCN, GAT])
 def test_the_perceptron_is_trained_with_the_encoder(kind: type[Supervised]) -> None:
     """After one epoch at a rate of 0 and at one above it, only the second has moved the scorer."""
-    side = TrainingSide(GRAPH, np.array([[0], [1]]))
+    side = TrainingData(GRAPH, np.array([[0], [1]]))
     pairs = np.array([[0, 1, 2], [3, 4, 5]])
 
     def scores(rate: float, epochs: int) -> np.ndarray:
         settings = replace(kind.settings["links"], learning_rate=rate, epochs=epochs, least_steps=1)
         method = kind(settings=settings)
         answer = method.fit(side, "links", seed=0, device=CPU, progress=Progress())
-        assert isinstance(answer, LinkAnswer)
+        assert isinstance(answer, LinkScores)
         return answer.score(pairs)
 
     np.testing.assert_array_equal(scores(0.0, 1), scores(0.0, 3))
@@ -294,7 +294,7 @@ def test_a_step_sees_a_batch_of_links_and_as_many_non_links(
         return link_loss(z, links, non_links, scorer)
 
     monkeypatch.setattr("xtcl.baselines.supervised.link_loss", spy)
-    side = TrainingSide(GRAPH, np.array([[0], [1]]))
+    side = TrainingData(GRAPH, np.array([[0], [1]]))
     settings = replace(SETTINGS, batch=batch, epochs=10)
     GCN(settings=settings).fit(side, "links", seed=0, device=CPU, progress=Progress())
     size = 20 if batch == 20 else GRAPH.num_edges
@@ -333,6 +333,6 @@ def test_gat_has_settings_of_its_own_for_three_graphs() -> None:
 
 @pytest.mark.parametrize("task", ["nodes", "links"])
 def test_no_epochs_are_refused(task: str) -> None:
-    side = TrainingSide(GRAPH, np.array([[0], [1]]))
+    side = TrainingData(GRAPH, np.array([[0], [1]]))
     with pytest.raises(UsageError, match="epochs=0 must be at least 1"):
         GCN(epochs=0).fit(side, task, seed=0, device=CPU, progress=Progress())

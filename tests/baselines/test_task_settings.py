@@ -12,7 +12,7 @@ from small_runs import small_graph, small_split
 from xtcl.graph.graph import Graph
 from xtcl.lab.methods.self_supervised import WithTaskSettings
 from xtcl.progress import Progress
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.training_data import training_data
 
 CPU = torch.device("cpu")
 GRAPH = small_graph()
@@ -50,7 +50,7 @@ def test_a_fit_takes_the_settings_of_its_task_unless_some_were_given(
 ) -> None:
     monkeypatch.setattr(Scaled, "used", [])
     given = method.settings
-    side = training_side(GRAPH, small_split(GRAPH, task))
+    side = training_data(GRAPH, small_split(GRAPH, task))
     method.fit(side, task, seed=0, device=CPU, progress=Progress())
     assert method.used == expected
     assert method.settings == given

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from xtcl.cli.check import LONG, SHORTER, _estimates, print_plan
 from xtcl.cli.main import app
 from xtcl.graph.datasets.synthetic import block_model
-from xtcl.planning.memory_plan import EVERYTHING, lay_out
-from xtcl.planning.sizes import Workload
+from xtcl.planning.memory_plan import NO_LIMIT, plan_stages
+from xtcl.planning.sizes import Sizes
 from xtcl.tasks import make_task
 
 BUDGET = 4
@@ -67,9 +67,9 @@ def test_as_one_object(graph: str, task: str) -> None:
 def test_beside_a_gpu_there_is_a_host(capsys: pytest.CaptureFixture[str]) -> None:
     recipe = make_task("nodes").recipe("gcn")
     sizes = (2708, 5278, 1433, 4 * 2708 * 1433, 7, 270)
-    known = Workload("cora", "nodes", *sizes, recipe)
+    known = Sizes("cora", "nodes", *sizes, recipe)
     for device, shown in (("cpu", False), ("cuda", True)):
-        print_plan(lay_out(replace(known, device=device), EVERYTHING), None, known.nodes)
+        print_plan(plan_stages(replace(known, device=device), NO_LIMIT), None, known.nodes)
         text = capsys.readouterr().out
         assert ("host memory" in text) is shown
         assert ("first fit of a process takes up to 7 seconds more" in text) is shown

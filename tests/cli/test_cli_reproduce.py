@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from xtcl.cli.main import app
 from xtcl.lab.experiments.comparison import Comparison
-from xtcl.lab.experiments.experiment import Bench, Measurement, Plain
+from xtcl.lab.experiments.experiment import Context, Measurement, Plain
 
 USAGE, DATA, INTERRUPTED = 2, 3, 130
 
@@ -75,7 +75,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def interrupted(
         self: Comparison, dataset: str, method: str, seed: int, nodes: int | None
     ) -> Measurement:
-        def measure(bench: Bench) -> Plain:
+        def measure(bench: Context) -> Plain:
             raise KeyboardInterrupt
 
         return Measurement({"dataset": dataset, "method": method, "seed": seed}, measure)

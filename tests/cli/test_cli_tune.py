@@ -15,17 +15,17 @@ from typer.testing import CliRunner, Result
 import xtcl
 from xtcl.baselines import method as methods
 from xtcl.cli.main import app
-from xtcl.config import Recipe
+from xtcl.config import FitConfig
 from xtcl.graph.graph import Graph
 from xtcl.model_selection import tune as module
 from xtcl.model_selection.evaluate import evaluate, make_split
 from xtcl.runs.config_file import read_recipe
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import fit_task
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.training_data import TrainingData, training_data
 
 USAGE, DATA, INTERRUPTED = 2, 3, 130
-Score = Callable[[Recipe], float]
+Score = Callable[[FitConfig], float]
 
 
 @pytest.fixture(autouse=True)
@@ -48,15 +48,15 @@ def tune(graph: Path, out: Path, *options: object) -> Result:
     return invoke("tune", graph, "--out", out, "--device", "cpu", *options)
 
 
-def judged(monkeypatch: pytest.MonkeyPatch, score: Score | None = None) -> list[TrainingSide]:
+def judged(monkeypatch: pytest.MonkeyPatch, score: Score | None = None) -> list[TrainingData]:
     """Score recipes at no cost, and remember the sides they were to be scored on."""
     sides = []
 
-    def hidden_score(side: TrainingSide, task: object, recipe: Recipe, *_: object) -> float:
+    def validation_score(side: TrainingData, task: object, recipe: FitConfig, *_: object) -> float:
         sides.append(side)
         return score(recipe) if score else 1 / (1 + recipe.plans[0].members[0].training.temperature)
 
-    monkeypatch.setattr(module, "hidden_score", hidden_score)
+    monkeypatch.setattr(module, "validation_score", validation_score)
     return sides
 
 
@@ -119,7 +119,7 @@ def test_the_search_has_the_training_side_of_the_split_and_no_more(
     result = tune(graph_file, tmp_path / "t.toml", "--task", task, "--seed", 5, "--trials", 2)
     assert result.exit_code == 0, result.stderr
     graph = small_graph()
-    expected = training_side(graph, make_split(graph, task, 5))
+    expected = training_data(graph, make_split(graph, task, 5))
     for side in sides:
         assert side.graph.fingerprint() == expected.graph.fingerprint()
         assert side.labelled.tolist() == expected.labelled.tolist()
@@ -133,7 +133,7 @@ def test_an_interrupted_search_goes_on(
     whole = tune(graph_file, tmp_path / "whole.toml", "--trials", 5)
     assert whole.exit_code == 0, whole.stderr
 
-    def interrupting(recipe: Recipe) -> float:
+    def interrupting(recipe: FitConfig) -> float:
         if len(seen) > 3:
             raise KeyboardInterrupt
         return 1 / (1 + recipe.plans[0].members[0].training.temperature)
@@ -194,7 +194,7 @@ def test_without_optuna_there_is_a_remedy(
     assert not (tmp_path / "tuned.toml").exists()
 
 
-def best_recipe(graph_file: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
+def best_recipe(graph_file: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> FitConfig:
     """A recipe other than the default, tuned for nodes with gcn inside split 0."""
     judged(monkeypatch)
     assert tune(graph_file, out, "--trials", 3).exit_code == 0
@@ -234,7 +234,7 @@ def test_evaluate_uses_the_file(
     recipe = best_recipe(graph_file, tuned, monkeypatch)
     seen = []
 
-    def spy(side: TrainingSide, task: object, given: Recipe | None, options: object) -> object:
+    def spy(side: TrainingData, task: object, given: FitConfig | None, options: object) -> object:
         seen.append(given)
         return fit_task(side, task, given, options)  # type: ignore[arg-type]
 

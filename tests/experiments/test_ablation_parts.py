@@ -20,11 +20,11 @@ from xtcl.relations.view import TrainingView
 from xtcl.sampling.positives import Positives
 from xtcl.tasks.fit import FitOptions, FittedTask, fit_sampler, fit_task
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.results import NodeAnswer
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.results import NodePredictions
+from xtcl.tasks.training_data import TrainingData, training_data
 
 GRAPH = small_graph()
-SIDE = training_side(GRAPH, small_split(GRAPH, "nodes"))
+SIDE = training_data(GRAPH, small_split(GRAPH, "nodes"))
 TASK = NodeClassification()
 # Without doubt: it would take back what was learned, and with it what is compared here.
 RECIPE = replace(narrow(TASK.recipe("gcn"), epochs=4), positives=6, doubt=1.0)
@@ -168,9 +168,9 @@ def posterior_without(hidden: np.ndarray) -> np.ndarray:
     """What a fit says that has never heard of the labels of `hidden`."""
     labels = SIDE.labels.copy()
     labels[hidden] = -1
-    side = TrainingSide(GRAPH.with_labels(labels))
+    side = TrainingData(GRAPH.with_labels(labels))
     answer = fit_task(side, TASK, RECIPE, OPTIONS).answer
-    assert isinstance(answer, NodeAnswer)
+    assert isinstance(answer, NodePredictions)
     return answer.probabilities
 
 

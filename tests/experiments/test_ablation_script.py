@@ -16,20 +16,20 @@ from ablation_tables import page
 from kept import conditions
 from small_runs import shrink_recipes, small_graph
 
-from xtcl.config import Recipe
+from xtcl.config import FitConfig
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.provenance import code_digest, provenance
 from xtcl.model_selection.evaluate import make_split
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.training_data import training_data
 
 CPU = torch.device("cpu")
 ALL = [(task, row) for task, rows in ROWS.items() for row in rows]
 
 
-def default(task: str) -> Recipe:
+def default(task: str) -> FitConfig:
     return make_task(task).recipe(ENCODER)
 
 
@@ -110,7 +110,7 @@ def test_a_row_goes_on_and_keeps_its_purity(
     method = ablation.method_of(row)
     split = make_split(graph, "nodes", 1001)
     assert isinstance(split, NodeSplit)
-    side = training_side(graph, split)
+    side = training_data(graph, split)
     method.fit(side, "nodes", seed=1001, device=CPU, progress=Progress())
     assert method.positives.shape == (graph.num_nodes, 5)
     assert graph.labels is not None

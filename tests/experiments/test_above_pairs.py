@@ -66,7 +66,7 @@ def test_rows_and_information_are_those_of_the_plain_loops(
 def test_blocks_of_any_height_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = make_graph(40, seed=3)
     whole = above_pairs(graph, "attribute-similarity", quantile=0.8)
-    monkeypatch.setattr(module, "block_height", lambda num_nodes: 7)
+    monkeypatch.setattr(module, "rows_per_block", lambda num_nodes: 7)
     assert listed(above_pairs(graph, "attribute-similarity", quantile=0.8)) == listed(whole)
 
 

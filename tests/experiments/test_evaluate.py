@@ -18,8 +18,8 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak
 from xtcl.model_selection.evaluate import evaluate, make_split, score_method
 from xtcl.progress import Progress
-from xtcl.tasks.results import Answer, LinkAnswer, NodeAnswer
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
+from xtcl.tasks.training_data import TrainingData
 
 GRAPH = small_graph()
 KEYS = ["dataset", "task", "method", "metric", "mean", "stderr", "runs", "seeds", "seconds"]
@@ -34,21 +34,21 @@ class Cheat(Method):
 
     def __init__(self, right: Mapping[int, int]) -> None:
         self.right = right
-        self.sides: list[TrainingSide] = []
+        self.sides: list[TrainingData] = []
 
     def fit(
-        self, side: TrainingSide, task: str, *, seed: int, device: torch.device, progress: Progress
-    ) -> Answer:
+        self, side: TrainingData, task: str, *, seed: int, device: torch.device, progress: Progress
+    ) -> Predictions:
         """Class 0 but for the first nodes."""
         self.sides.append(side)
         if task == "links":
-            return LinkAnswer(lambda pairs: pairs.sum(axis=0).astype(float))
+            return LinkScores(lambda pairs: pairs.sum(axis=0).astype(float))
         assert GRAPH.labels is not None
         codes = (GRAPH.labels + 1) % 3
         split = make_split(GRAPH, "nodes", seed)
         chosen = split.test[: self.right[seed]]
         codes[chosen] = GRAPH.labels[chosen]
-        return NodeAnswer(np.eye(3)[codes])
+        return NodePredictions(np.eye(3)[codes])
 
 
 def test_figures_mean_and_standard_error() -> None:

@@ -11,27 +11,27 @@ import numpy as np
 import pytest
 from small_runs import small_graph, small_split
 
-from xtcl.config import Member, Recipe
+from xtcl.config import EncoderConfig, FitConfig
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, pair_keys
 from xtcl.model_selection import tune as module
-from xtcl.model_selection.tune import FOLDS, hidden_score, hidings
+from xtcl.model_selection.tune import FOLDS, validation_score, validation_splits
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, FittedTask, fit_task
-from xtcl.tasks.results import LinkAnswer, NodeAnswer
+from xtcl.tasks.results import LinkScores, NodePredictions
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_data import Split, TrainingSide, training_side
+from xtcl.tasks.training_data import Split, TrainingData, training_data
 
 GRAPH = small_graph()
 
 
-def side_of(task: str) -> TrainingSide:
-    return training_side(GRAPH, small_split(GRAPH, task))
+def side_of(task: str) -> TrainingData:
+    return training_data(GRAPH, small_split(GRAPH, task))
 
 
-def small_recipe(task: str, encoder: str = "gcn") -> Recipe:
-    def small(member: Member) -> Member:
+def small_recipe(task: str, encoder: str = "gcn") -> FitConfig:
+    def small(member: EncoderConfig) -> EncoderConfig:
         training = replace(member.training, epochs=10)
         return replace(member, encoder=member.encoder | {"width": 8}, training=training)
 
@@ -42,14 +42,14 @@ def keys(pairs: np.ndarray) -> set[int]:
     return set(pair_keys(pairs, GRAPH.num_nodes).tolist())
 
 
-def node_hidings(side: TrainingSide, rounds: int, seed: int = 0) -> list[NodeSplit]:
-    found = list(hidings(side, "nodes", rounds, seed))
+def node_hidings(side: TrainingData, rounds: int, seed: int = 0) -> list[NodeSplit]:
+    found = list(validation_splits(side, "nodes", rounds, seed))
     assert all(isinstance(split, NodeSplit) for split in found)
     return found  # type: ignore[return-value]
 
 
-def link_hidings(side: TrainingSide, rounds: int, seed: int = 0) -> list[LinkSplit]:
-    found = list(hidings(side, "links", rounds, seed))
+def link_hidings(side: TrainingData, rounds: int, seed: int = 0) -> list[LinkSplit]:
+    found = list(validation_splits(side, "links", rounds, seed))
     assert all(isinstance(split, LinkSplit) for split in found)
     return found  # type: ignore[return-value]
 
@@ -59,13 +59,13 @@ class Spy:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, answer: Any = None) -> None:
         self.answer = answer
-        self.sides: list[TrainingSide] = []
+        self.sides: list[TrainingData] = []
         self.seeds: list[int] = []
-        self.recipes: list[Recipe] = []
+        self.recipes: list[FitConfig] = []
         self.fitted: list[FittedTask] = []
         monkeypatch.setattr(module, "fit_task", self.fit)
 
-    def fit(self, side: TrainingSide, task: Task, recipe: Recipe, options: FitOptions) -> Any:
+    def fit(self, side: TrainingData, task: Task, recipe: FitConfig, options: FitOptions) -> Any:
         self.sides.append(side)
         self.seeds.append(options.seed)
         self.recipes.append(recipe)
@@ -93,7 +93,7 @@ def test_every_label_is_hidden_once_before_the_cards_are_dealt_anew() -> None:
 def test_few_labels_still_hide_one_in_every_round(counts: tuple[int, ...]) -> None:
     labels = np.full(GRAPH.num_nodes, -1)
     labels[: sum(counts)] = np.repeat(np.arange(len(counts)), counts)
-    side = TrainingSide(GRAPH.with_labels(labels))
+    side = TrainingData(GRAPH.with_labels(labels))
     for split in node_hidings(side, 7):
         assert len(split.test) >= 1
         assert set(labels[split.train]) == set(range(len(counts)))
@@ -103,7 +103,7 @@ def test_without_two_labels_of_a_class_there_is_nothing_to_hide() -> None:
     labels = np.full(GRAPH.num_nodes, -1)
     labels[:3] = [0, 1, 2]
     with pytest.raises(DataError, match="give more labels"):
-        list(hidings(TrainingSide(GRAPH.with_labels(labels)), "nodes", 1, 0))
+        list(validation_splits(TrainingData(GRAPH.with_labels(labels)), "nodes", 1, 0))
 
 
 def test_links_and_non_links_are_hidden_alike() -> None:
@@ -122,19 +122,19 @@ def test_links_and_non_links_are_hidden_alike() -> None:
 
 def test_no_rounds_are_refused() -> None:
     with pytest.raises(UsageError, match="rounds=0"):
-        list(hidings(side_of("links"), "links", 0, 0))
+        list(validation_splits(side_of("links"), "links", 0, 0))
 
 
 def test_the_last_seed_has_rounds_too() -> None:
     for task in ("nodes", "links"):
-        seeds = [split.seed for split in hidings(side_of(task), task, 3, 2**32 - 1)]
+        seeds = [split.seed for split in validation_splits(side_of(task), task, 3, 2**32 - 1)]
         assert seeds == [2**32 - 1, 0, 1]
 
 
 def test_hidden_labels_are_not_there_for_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     side, recipe = side_of("nodes"), small_recipe("nodes")
-    spy = Spy(monkeypatch, NodeAnswer(np.eye(3)[np.zeros(GRAPH.num_nodes, dtype=int)]))
-    hidden_score(side, make_task("nodes"), recipe, FitOptions(seed=4), 3)
+    spy = Spy(monkeypatch, NodePredictions(np.eye(3)[np.zeros(GRAPH.num_nodes, dtype=int)]))
+    validation_score(side, make_task("nodes"), recipe, FitOptions(seed=4), 3)
     splits = node_hidings(side, 3, seed=4)
     assert spy.recipes == [recipe] * 3
     assert spy.seeds == [4, 5, 6]
@@ -147,8 +147,8 @@ def test_hidden_labels_are_not_there_for_a_fit(monkeypatch: pytest.MonkeyPatch) 
 
 def test_hidden_links_are_not_there_for_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     side = side_of("links")
-    spy = Spy(monkeypatch, LinkAnswer(lambda pairs: pairs.sum(axis=0).astype(float)))
-    hidden_score(side, make_task("links"), small_recipe("links"), FitOptions(), 3)
+    spy = Spy(monkeypatch, LinkScores(lambda pairs: pairs.sum(axis=0).astype(float)))
+    validation_score(side, make_task("links"), small_recipe("links"), FitOptions(), 3)
     for seen, split in zip(spy.sides, link_hidings(side, 3), strict=True):
         assert keys(seen.graph.edges) == keys(split.train)
         assert keys(seen.negatives) == keys(split.train_negatives)
@@ -156,9 +156,9 @@ def test_hidden_links_are_not_there_for_a_fit(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_labels_that_link_prediction_was_given_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    side = training_side(GRAPH, small_split(GRAPH, "links"), use_labels=True)
-    spy = Spy(monkeypatch, LinkAnswer(lambda pairs: pairs.sum(axis=0).astype(float)))
-    hidden_score(side, make_task("links"), small_recipe("links"), FitOptions(), 1)
+    side = training_data(GRAPH, small_split(GRAPH, "links"), use_labels=True)
+    spy = Spy(monkeypatch, LinkScores(lambda pairs: pairs.sum(axis=0).astype(float)))
+    validation_score(side, make_task("links"), small_recipe("links"), FitOptions(), 1)
     np.testing.assert_array_equal(spy.sides[0].labels, GRAPH.labels)
 
 
@@ -167,8 +167,8 @@ def test_the_score_is_the_mean_over_rounds_of_the_share_right(
 ) -> None:
     side = side_of("nodes")
     guess = np.random.default_rng(1).integers(3, size=GRAPH.num_nodes)
-    Spy(monkeypatch, NodeAnswer(np.eye(3)[guess]))
-    found = hidden_score(side, make_task("nodes"), small_recipe("nodes"), FitOptions(), 4)
+    Spy(monkeypatch, NodePredictions(np.eye(3)[guess]))
+    found = validation_score(side, make_task("nodes"), small_recipe("nodes"), FitOptions(), 4)
     shares = []
     for split in node_hidings(side, 4):
         right = sum(int(guess[node] == side.labels[node]) for node in split.test)
@@ -181,8 +181,8 @@ def test_the_score_of_links_is_the_chance_to_outscore_a_non_link(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     side = side_of("links")
-    Spy(monkeypatch, LinkAnswer(lambda pairs: np.sin(1.7 * pairs[0] + 2.3 * pairs[1])))
-    found = hidden_score(side, make_task("links"), small_recipe("links"), FitOptions(), 2)
+    Spy(monkeypatch, LinkScores(lambda pairs: np.sin(1.7 * pairs[0] + 2.3 * pairs[1])))
+    found = validation_score(side, make_task("links"), small_recipe("links"), FitOptions(), 2)
     areas = []
     for split in link_hidings(side, 2):
         links, non_links = (
@@ -194,42 +194,42 @@ def test_the_score_of_links_is_the_chance_to_outscore_a_non_link(
     assert found == pytest.approx(np.mean(areas))
 
 
-def other_hidden(side: TrainingSide, split: Split) -> tuple[TrainingSide, Split]:
+def other_hidden(side: TrainingData, split: Split) -> tuple[TrainingData, Split]:
     """Other labels for the hidden nodes, or other pairs for the hidden links and non-links."""
     rng = np.random.default_rng(3)
     if isinstance(split, NodeSplit):
         labels = side.labels.copy()
         labels[split.test] = (labels[split.test] + 1) % 3
-        return TrainingSide(side.graph.with_labels(labels)), split
+        return TrainingData(side.graph.with_labels(labels)), split
     swapped = replace(split, test=split.test_negatives, test_negatives=split.test)
     graph = side.graph.with_edges(np.concatenate([split.train, swapped.test], axis=1))
     non_links = np.concatenate([split.train_negatives, swapped.test_negatives], axis=1)
-    return TrainingSide(graph, rng.permutation(non_links, axis=1)), swapped
+    return TrainingData(graph, rng.permutation(non_links, axis=1)), swapped
 
 
-def other_seen(side: TrainingSide, split: Split) -> tuple[TrainingSide, Split]:
+def other_seen(side: TrainingData, split: Split) -> tuple[TrainingData, Split]:
     """One label or link of what a fit sees is another."""
     if isinstance(split, NodeSplit):
         labels = side.labels.copy()
         labels[split.train[0]] = (labels[split.train[0]] + 1) % 3
-        return TrainingSide(side.graph.with_labels(labels)), split
+        return TrainingData(side.graph.with_labels(labels)), split
     changed = replace(split, train=split.train[:, 1:])
     edges = np.concatenate([changed.train, split.test], axis=1)
-    return TrainingSide(side.graph.with_edges(edges), side.non_links), changed
+    return TrainingData(side.graph.with_edges(edges), side.non_links), changed
 
 
 def fit_with(
-    side: TrainingSide, split: Split, task: str, encoder: str, monkeypatch: pytest.MonkeyPatch
+    side: TrainingData, split: Split, task: str, encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[float, FittedTask]:
     """The hidden score of one given hiding, and the fit behind it."""
 
     def only(*_: object) -> Iterator[Split]:
         yield split
 
-    monkeypatch.setattr(module, "hidings", only)
+    monkeypatch.setattr(module, "validation_splits", only)
     spy = Spy(monkeypatch)
     options = FitOptions(encoder=encoder)
-    score = hidden_score(side, make_task(task), small_recipe(task, encoder), options, 1)
+    score = validation_score(side, make_task(task), small_recipe(task, encoder), options, 1)
     (fitted,) = spy.fitted
     return score, fitted
 
@@ -241,7 +241,7 @@ def test_other_hidden_data_change_the_score_and_nothing_of_the_fit(
     task: str, encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     side = side_of(task)
-    (split,) = hidings(side, task, 1, 0)
+    (split,) = validation_splits(side, task, 1, 0)
     score, fit = fit_with(side, split, task, encoder, monkeypatch)
     other_score, other_fit = fit_with(*other_hidden(side, split), task, encoder, monkeypatch)
     assert other_score != score
@@ -259,4 +259,4 @@ def test_other_hidden_data_change_the_score_and_nothing_of_the_fit(
 def test_a_graph_without_labels_has_no_node_score() -> None:
     bare = Graph.from_arrays(GRAPH.attributes, GRAPH.edges)
     with pytest.raises(DataError, match="has no labels"):
-        list(hidings(TrainingSide(bare), "nodes", 1, 0))
+        list(validation_splits(TrainingData(bare), "nodes", 1, 0))

@@ -12,7 +12,7 @@ import pytest
 import torch
 from small_runs import small_graph
 
-from xtcl.tasks.logistic import STRENGTHS, fit_logistic
+from xtcl.tasks.logistic import C_VALUES, fit_logistic
 
 CPU = torch.device("cpu")
 
@@ -23,7 +23,7 @@ def test_rules_take_strengths_of_the_list_and_the_package_s_own() -> None:
     rows = np.eye(3)[labels] + rng.normal(size=(60, 3))
     found = penalty.strengths_by_rule(rows, labels, 4, CPU)
     for rule in ("accuracy", "likelihood", "calibrated likelihood"):
-        assert found[rule] in STRENGTHS
+        assert found[rule] in C_VALUES
     between = np.sqrt(found["accuracy"] * found["likelihood"])
     assert found["between the two"] == pytest.approx(between)
     assert found["its posterior mean"] == fit_logistic(rows, labels, seed=4).strength_

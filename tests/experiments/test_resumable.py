@@ -16,8 +16,8 @@ from xtcl.errors import UsageError
 from xtcl.lab.experiments.provenance import evaluate_into
 from xtcl.model_selection.evaluate import evaluate
 from xtcl.progress import Progress
-from xtcl.tasks.results import Answer, NodeAnswer
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.results import NodePredictions, Predictions
+from xtcl.tasks.training_data import TrainingData
 
 GRAPH = small_graph()
 CPU = torch.device("cpu")
@@ -36,13 +36,13 @@ class Guess(Method):
         self.seeds: list[int] = []
 
     def fit(
-        self, side: TrainingSide, task: str, *, seed: int, device: torch.device, progress: Progress
-    ) -> Answer:
+        self, side: TrainingData, task: str, *, seed: int, device: torch.device, progress: Progress
+    ) -> Predictions:
         """Random classes."""
         if seed == self.killed_at:
             raise KeyboardInterrupt
         self.seeds.append(seed)
-        return NodeAnswer(np.random.default_rng(seed).random((GRAPH.num_nodes, 3)))
+        return NodePredictions(np.random.default_rng(seed).random((GRAPH.num_nodes, 3)))
 
 
 def run(path: Path, method: Method, splits: int, **changes: Any) -> list[int]:

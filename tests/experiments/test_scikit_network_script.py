@@ -11,7 +11,7 @@ import scikit_network
 
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.model_selection.evaluate import make_split
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.training_data import training_data
 
 COMPARED = (Path(__file__).parents[2] / "docs" / "compare.md").read_text(encoding="utf-8")
 KEPT = Path(__file__).parents[2] / "results" / "scikit-network" / "cora.json"
@@ -21,7 +21,7 @@ KEPT = Path(__file__).parents[2] / "results" / "scikit-network" / "cora.json"
 def test_every_way_beats_chance(name: str) -> None:
     graph = block_model(150, num_classes=3, num_attributes=8, homophily=0.9, seed=0)
     split = make_split(graph, "nodes", 0, 0.5)
-    told = scikit_network.WAYS[name](graph, training_side(graph, split), 0)
+    told = scikit_network.WAYS[name](graph, training_data(graph, split), 0)
     assert told.shape == (150,)
     assert graph.labels is not None
     assert np.mean((told == graph.labels)[split.test]) > 0.4

@@ -7,19 +7,19 @@ import itertools
 import pytest
 import torch
 
-from xtcl.config import Member, Plan, Recipe
-from xtcl.model_selection.search_space import LINKS, NODES, Knob, knobs_of, turn
+from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
+from xtcl.model_selection.search_space import LINKS, NODES, Parameter, apply_change, parameters_of
 from xtcl.nn import encoder_maker
 from xtcl.tasks import make_task
 
 EVERY = [(task, encoder) for task in ("nodes", "links") for encoder in ("gcn", "gat")]
 
 
-def members(recipe: Recipe) -> list[Member]:
+def members(recipe: FitConfig) -> list[EncoderConfig]:
     return [member for plan in recipe.plans for member in plan.members]
 
 
-def knob(name: str, of: tuple[Knob, ...]) -> Knob:
+def knob(name: str, of: tuple[Parameter, ...]) -> Parameter:
     (found,) = (one for one in of if one.name == name)
     return found
 
@@ -27,8 +27,8 @@ def knob(name: str, of: tuple[Knob, ...]) -> Knob:
 @pytest.mark.parametrize(("task", "encoder"), EVERY)
 def test_usual_places_leave_the_recipe_as_it_is(task: str, encoder: str) -> None:
     recipe = make_task(task).recipe(encoder)
-    knobs = knobs_of(task, recipe)
-    assert turn(recipe, knobs, {one.name: one.usual for one in knobs}) == recipe
+    knobs = parameters_of(task, recipe)
+    assert apply_change(recipe, knobs, {one.name: one.usual for one in knobs}) == recipe
     for one in knobs:
         assert one.usual in one.values or one.values[0] < one.usual < one.values[1]
 
@@ -36,10 +36,10 @@ def test_usual_places_leave_the_recipe_as_it_is(task: str, encoder: str) -> None
 @pytest.mark.parametrize(("task", "encoder"), EVERY)
 def test_every_corner_is_a_recipe_that_can_be_used(task: str, encoder: str) -> None:
     recipe = make_task(task).recipe(encoder)
-    knobs = knobs_of(task, recipe)
+    knobs = parameters_of(task, recipe)
     for corner in itertools.product(*((one.values[0], one.values[-1]) for one in knobs)):
         places = {one.name: place for one, place in zip(knobs, corner, strict=True)}
-        turned = turn(recipe, knobs, places).checked()
+        turned = apply_change(recipe, knobs, places).checked()
         for member in members(turned):
             with torch.device("meta"):
                 encoder_maker(encoder, 1, member.encoder)()
@@ -48,13 +48,13 @@ def test_every_corner_is_a_recipe_that_can_be_used(task: str, encoder: str) -> N
 
 def test_knobs_that_turn_nothing_are_left_out() -> None:
     names = {
-        encoder: {one.name for one in knobs_of("nodes", make_task("nodes").recipe(encoder))}
+        encoder: {one.name for one in parameters_of("nodes", make_task("nodes").recipe(encoder))}
         for encoder in ("gcn", "gat")
     }
     assert names["gcn"] == {one.name for one in NODES}
     assert names["gcn"] - names["gat"] == {"restart"}
-    bare = Recipe(plans=(Plan((Member(),)),))
-    assert {one.name for one in knobs_of("nodes", bare)} == {
+    bare = FitConfig(plans=(EnsembleConfig((EncoderConfig(),)),))
+    assert {one.name for one in parameters_of("nodes", bare)} == {
         "epochs",
         "temperature",
         "positives",
@@ -67,10 +67,10 @@ def test_nodes() -> None:
     recipe = make_task("nodes").recipe("gcn")
     linear, deep = recipe.plans[0].members
 
-    def turned(name: str, place: object) -> Recipe:
+    def turned(name: str, place: object) -> FitConfig:
         return knob(name, NODES).turned(recipe, place)
 
-    def both(changed: Recipe) -> tuple[Member, Member]:
+    def both(changed: FitConfig) -> tuple[EncoderConfig, EncoderConfig]:
         first, second = changed.plans[0].members
         return first, second
 
@@ -98,7 +98,7 @@ def test_nodes() -> None:
 def test_links() -> None:
     recipe = make_task("links").recipe("gcn")
 
-    def turned(name: str, place: object) -> Recipe:
+    def turned(name: str, place: object) -> FitConfig:
         return knob(name, LINKS).turned(recipe, place)
 
     for name, place, expected in (

@@ -16,22 +16,22 @@ import pytest
 import torch
 from small_runs import Recorder, python, shrink_recipes, small_graph, small_split
 
-from xtcl.config import Recipe
+from xtcl.config import FitConfig
 from xtcl.errors import DataError, UsageError
 from xtcl.model_selection import tune as module
-from xtcl.model_selection.tune import Tuned, hidden_score, tune
+from xtcl.model_selection.tune import Tuned, tune, validation_score
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.training_data import TrainingData, training_data
 
 GRAPH = small_graph()
 DEFAULT = make_task("nodes").recipe("gcn")
 CPU = torch.device("cpu")
 
 
-def side_of(task: str = "nodes") -> TrainingSide:
-    return training_side(GRAPH, small_split(GRAPH, task))
+def side_of(task: str = "nodes") -> TrainingData:
+    return training_data(GRAPH, small_split(GRAPH, task))
 
 
 def search(**settings: Any) -> Tuned:
@@ -48,16 +48,16 @@ def search(**settings: Any) -> Tuned:
 
 
 class Judge:
-    """Stands in for `hidden_score`: a made-up score of each recipe, in no time."""
+    """Stands in for `validation_score`: a made-up score of each recipe, in no time."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, score: Callable[[Recipe], float] | None = None
+        self, monkeypatch: pytest.MonkeyPatch, score: Callable[[FitConfig], float] | None = None
     ) -> None:
-        self.seen: list[Recipe] = []
+        self.seen: list[FitConfig] = []
         self.score = score or (lambda recipe: 1 / recipe.plans[0].members[0].training.temperature)
-        monkeypatch.setattr(module, "hidden_score", self.judge)
+        monkeypatch.setattr(module, "validation_score", self.judge)
 
-    def judge(self, side: object, task: object, recipe: Recipe, *_: object) -> float:
+    def judge(self, side: object, task: object, recipe: FitConfig, *_: object) -> float:
         self.seen.append(recipe)
         return self.score(recipe)
 
@@ -117,7 +117,7 @@ def test_an_interrupted_search_finds_what_it_would_have_found(
     whole = search(trials=5)
     usual = judge.score
 
-    def interrupting(recipe: Recipe) -> float:
+    def interrupting(recipe: FitConfig) -> float:
         if len(judge.seen) > done:
             raise KeyboardInterrupt
         return usual(recipe)
@@ -143,7 +143,7 @@ from test_tune import search
 from xtcl.experiments import tune as module
 
 scores = iter([0.5, 0.4])
-module.hidden_score = lambda *_: next(scores, None) or os._exit(9)
+module.validation_score = lambda *_: next(scores, None) or os._exit(9)
 search(store=Path(sys.argv[1]))
 """
 
@@ -188,7 +188,7 @@ def test_a_store_of_another_search_is_refused(
         {"rounds": 3},
         {"encoder": "gat"},
         {"side": side_of("links"), "task": "links"},
-        {"side": TrainingSide(side.graph.with_labels(labels))},
+        {"side": TrainingData(side.graph.with_labels(labels))},
     ]
     for other in others:
         with pytest.raises(UsageError, match="holds another search"):
@@ -211,7 +211,7 @@ def test_a_store_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_recipe_that_overflows_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def score(recipe: Recipe) -> float:
+    def score(recipe: FitConfig) -> float:
         if len(judge.seen) == 2:
             raise DataError("The loss overflowed.")
         return float(len(judge.seen))
@@ -225,7 +225,7 @@ def test_a_recipe_that_overflows_is_passed_over(
 
 
 def test_a_default_that_cannot_be_fitted_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def score(recipe: Recipe) -> float:
+    def score(recipe: FitConfig) -> float:
         raise DataError("There are no links to judge.")
 
     Judge(monkeypatch, score)
@@ -279,7 +279,7 @@ def test_with_true_fits(
     tuned = search(side=side, task=task, encoder=encoder, trials=2, rounds=rounds, seed=3)
     options = FitOptions(encoder=encoder, seed=3)
     known = make_task(task)
-    default = hidden_score(side, known, known.recipe(encoder), options, rounds)
+    default = validation_score(side, known, known.recipe(encoder), options, rounds)
     assert tuned.default_score == default
-    assert tuned.score == hidden_score(side, known, tuned.recipe, options, rounds) >= default
+    assert tuned.score == validation_score(side, known, tuned.recipe, options, rounds) >= default
     assert all(0 <= trial.score <= 1 for trial in tuned.trials)

@@ -13,12 +13,12 @@ import tuned
 from small_runs import small_graph
 
 from xtcl.baselines.method import XTCLGCN
-from xtcl.config import Recipe
+from xtcl.config import FitConfig
 from xtcl.graph.graph import Graph
 from xtcl.model_selection.evaluate import make_split, score_method
 from xtcl.model_selection.tune import tune
 from xtcl.progress import Progress
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.training_data import training_data
 
 CPU = torch.device("cpu")
 
@@ -50,7 +50,7 @@ def test_every_split_is_searched_and_scored_on_its_own(
     recipes = json.loads((tmp_path / "recipes" / "cora-nodes-tuned-gcn.json").read_text())
     for seed, figure in enumerate(record["runs"]):
         split = make_split(one_small_cora, "nodes", seed)
-        side = training_side(one_small_cora, split)
+        side = training_data(one_small_cora, split)
         found = tune(
             side, "nodes", "gcn", trials=2, rounds=1, seed=seed, device=CPU, progress=Progress()
         )
@@ -59,7 +59,7 @@ def test_every_split_is_searched_and_scored_on_its_own(
         )
         assert figure == pytest.approx(100 * score, abs=1e-3)
         kept = recipes[str(seed)]
-        assert Recipe.from_plain(kept["recipe"]) == found.recipe
+        assert FitConfig.from_plain(kept["recipe"]) == found.recipe
         assert kept["hidden score"] == found.score
         assert kept["hidden score of the default"] == found.default_score
     assert np.isfinite(record["mean"])

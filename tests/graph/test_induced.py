@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from strategies import graphs, make_graph
 
 from xtcl.graph.graph import Graph
-from xtcl.graph.subgraph import around_the_hub, induced
+from xtcl.graph.subgraph import ego_subgraph, subgraph
 
 
 @given(graph=graphs(), share=st.floats(0, 1), seed=st.integers(0, 9))
 def test_nodes_and_the_links_among_them(graph: Graph, share: float, seed: int) -> None:
     nodes = np.flatnonzero(np.random.default_rng(seed).random(graph.num_nodes) < share)
     assume(len(nodes) >= 2)
-    part = induced(graph, nodes)
+    part = subgraph(graph, nodes)
     inside = set(nodes.tolist())
     expected = {(u, v) for u, v in graph.edges.T.tolist() if {u, v} <= inside}
     assert {(nodes[u], nodes[v]) for u, v in part.edges.T.tolist()} == expected
@@ -30,7 +30,7 @@ def test_nodes_and_the_links_among_them(graph: Graph, share: float, seed: int) -
 @pytest.mark.parametrize("number", [2, 7, 30, 60, 100])
 def test_the_nearest_nodes_of_the_hub(number: int) -> None:
     graph = make_graph(60, seed=2)
-    part = around_the_hub(graph, number)
+    part = ego_subgraph(graph, number)
     kept = np.arange(60) if part.node_ids is None else np.asarray(part.node_ids)
     dense = graph.adjacency.toarray() > 0
     distance = np.full(60, np.inf)

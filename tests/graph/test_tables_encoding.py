@@ -17,7 +17,7 @@ from xtcl.errors import DataError
 from xtcl.estimator import XTCL
 from xtcl.graph.encoding import ColumnEncoding, TableEncoding
 from xtcl.graph.graph import Graph
-from xtcl.graph.tables.checks import concerns
+from xtcl.graph.tables.checks import data_warnings
 from xtcl.graph.tables.encode import encode_nodes
 from xtcl.graph.tables.read import read_spec
 from xtcl.graph.tables.spec import TableSpec
@@ -204,7 +204,7 @@ def numbers_but(cell: str, count: int = 40) -> str:
 @pytest.mark.parametrize("cell", ["4O", '"31,5"', "old"])
 def test_a_slip_among_numbers_looks_wrong(cell: str, tmp_path: Path) -> None:
     graph = read(tmp_path, numbers_but(cell), "u,v\nn0,n1\n").graph
-    (doubt,) = [each for each in concerns(graph, "links") if "column" in each]
+    (doubt,) = [each for each in data_warnings(graph, "links") if "column" in each]
     assert "nodes.csv, line 12: column 'x' is " + repr(cell.strip('"')) in doubt
     assert "39 of 40 values are numbers" in doubt
     assert "Correct the cell or leave it empty" in doubt

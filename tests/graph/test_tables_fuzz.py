@@ -18,7 +18,7 @@ from small_tables import EDGES, NODES, write
 
 from xtcl.errors import XTCLError
 from xtcl.graph.graph import Graph
-from xtcl.graph.tables.checks import concerns
+from xtcl.graph.tables.checks import data_warnings
 from xtcl.graph.tables.read import read_spec
 from xtcl.graph.tables.spec import TableSpec, spec_from_toml
 
@@ -41,7 +41,7 @@ def outcome(folder: Path, nodes: bytes, edges: bytes, **given: Any) -> Graph | N
     assert np.isfinite(graph.attributes.sum())
     assert graph.encoding is not None
     assert len(graph.encoding.attributes) == graph.num_attributes
-    concerns(graph)
+    data_warnings(graph)
     return graph
 
 

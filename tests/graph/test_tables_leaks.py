@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from xtcl.graph.graph import Graph
-from xtcl.graph.tables.checks import suspects
+from xtcl.graph.tables.checks import leaky_columns
 from xtcl.graph.tables.read import read_spec
 from xtcl.graph.tables.spec import TableSpec
 
@@ -35,11 +35,11 @@ def graph_of(nodes: int, classes: int, seed: int, known: float = 1.0) -> Graph:
     ("nodes", "classes", "known"), [(60, 2, 1.0), (2000, 6, 0.1), (9000, 3, 1)]
 )
 def test_only_the_answer_in_disguise(nodes: int, classes: int, known: float, seed: int) -> None:
-    found = suspects(graph_of(nodes, classes, seed, known))
+    found = leaky_columns(graph_of(nodes, classes, seed, known))
     assert {suspect.column for suspect in found} == {"code", "score"}
     assert all(suspect.share >= 0.98 for suspect in found)
 
 
 def test_too_few_labels_tell_nothing() -> None:
-    assert suspects(graph_of(15, 2, 0)) == []
-    assert suspects(graph_of(60, 30, 0)) == []
+    assert leaky_columns(graph_of(15, 2, 0)) == []
+    assert leaky_columns(graph_of(60, 30, 0)) == []

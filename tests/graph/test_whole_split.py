@@ -11,7 +11,7 @@ from strategies import graphs
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import LinkSplit, NodeSplit, whole_split
+from xtcl.graph.splits import LinkSplit, NodeSplit, full_split
 
 
 def pair_set(pairs: np.ndarray) -> set[tuple[int, int]]:
@@ -20,7 +20,7 @@ def pair_set(pairs: np.ndarray) -> set[tuple[int, int]]:
 
 @given(graphs(), st.integers(0, 5))
 def test_every_labelled_node_trains(graph: Graph, seed: int) -> None:
-    split = whole_split(graph, "nodes", seed)
+    split = full_split(graph, "nodes", seed)
     assert isinstance(split, NodeSplit)
     labels = np.full(graph.num_nodes, -1) if graph.labels is None else graph.labels
     assert split.train.tolist() == [node for node, label in enumerate(labels) if label >= 0]
@@ -34,9 +34,9 @@ def test_every_link_trains_with_as_many_non_links_as_there_are(graph: Graph, see
     possible = graph.num_nodes * (graph.num_nodes - 1) // 2
     if len(links) < 2 or possible - len(links) < 2:
         with pytest.raises(DataError, match="at least two of each"):
-            whole_split(graph, "links", seed)
+            full_split(graph, "links", seed)
         return
-    split = whole_split(graph, "links", seed)
+    split = full_split(graph, "links", seed)
     assert isinstance(split, LinkSplit)
     assert pair_set(split.train) == links
     non_links = pair_set(split.train_negatives)
@@ -49,7 +49,7 @@ def test_every_link_trains_with_as_many_non_links_as_there_are(graph: Graph, see
 
 def test_the_seed_draws_the_non_links() -> None:
     graph = block_model(60)
-    splits = [whole_split(graph, "links", seed).fingerprint() for seed in (0, 0, 1)]
+    splits = [full_split(graph, "links", seed).fingerprint() for seed in (0, 0, 1)]
     assert splits[0] == splits[1] != splits[2]
     with pytest.raises(UsageError, match="seed must be a whole number from 0 on"):
-        whole_split(graph, "links", -1)
+        full_split(graph, "links", -1)

@@ -9,7 +9,7 @@ from dense_layers import normal, randomise
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv, SAGEConv
 
-from xtcl.nn.ensemble import Joined
+from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.nn.gat import GATEncoder
 from xtcl.nn.gcn import GCNEncoder
 
@@ -53,11 +53,11 @@ def made(name: str) -> nn.Module:
     return encoder
 
 
-def joined() -> Joined:
+def joined() -> EncoderEnsemble:
     """Members of all kinds, one of them of a user whose reach is not known."""
     members = [made("pagerank"), made("batch norm"), made("two gat"), made("own sage")]
     members.append(Two(SAGEConv, None).double())
-    return Joined(members, [1.0, 0.5, 0.2, 0.7, 0.3], attributes=0.9, trust=0.4).double()
+    return EncoderEnsemble(members, [1.0, 0.5, 0.2, 0.7, 0.3], attributes=0.9, trust=0.4).double()
 
 
 def hubs(count: int = 40) -> tuple[Tensor, Tensor]:

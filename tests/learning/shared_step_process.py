@@ -9,22 +9,22 @@ import numpy as np
 from small_ranks import taking_part
 from small_training import planted, run
 
-from xtcl.config import BatchSettings, TrainingSettings
+from xtcl.config import BatchConfig, TrainingConfig
 from xtcl.training.checkpoint import Checkpoints, SharedCheckpoints
 
 DEEP: dict[str, object] = {"layers": 2, "hops": 1, "dropout": 0.0}
-CASES: dict[str, tuple[TrainingSettings, dict[str, object]]] = {
+CASES: dict[str, tuple[TrainingConfig, dict[str, object]]] = {
     "full": (
-        TrainingSettings(epochs=6, anchors=30, negatives=16, link_dropout=0.3),
+        TrainingConfig(epochs=6, anchors=30, negatives=16, link_dropout=0.3),
         DEEP | {"dropout": 0.4, "batch_norm": True},
     ),
-    "one step": (TrainingSettings(epochs=6, anchors=None, negatives=16), DEEP),
+    "one step": (TrainingConfig(epochs=6, anchors=None, negatives=16), DEEP),
     "all neighbours": (
-        TrainingSettings(epochs=6, anchors=30, batch=BatchSettings(neighbours=(None, None))),
+        TrainingConfig(epochs=6, anchors=30, batch=BatchConfig(neighbours=(None, None))),
         DEEP,
     ),
     "some neighbours": (
-        TrainingSettings(epochs=13, anchors=30, batch=BatchSettings(neighbours=(2, 2))),
+        TrainingConfig(epochs=13, anchors=30, batch=BatchConfig(neighbours=(2, 2))),
         DEEP | {"dropout": 0.4, "batch_norm": True},
     ),
 }

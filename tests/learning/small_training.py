@@ -8,17 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xtcl.config import TrainingSettings
+from xtcl.config import TrainingConfig
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.nn import encoder_maker
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.loss import contrastive_loss
-from xtcl.training.batch import PositiveSource
-from xtcl.training.trainer import Trained, train
+from xtcl.training.batch import PositiveLists
+from xtcl.training.trainer import TrainingResult, train
 
 CPU = torch.device("cpu")
-SHORT = TrainingSettings(epochs=4, negatives=16)
+SHORT = TrainingConfig(epochs=4, negatives=16)
 
 
 def planted(count: int = 90) -> Graph:
@@ -28,15 +28,15 @@ def planted(count: int = 90) -> Graph:
 
 def run(
     graph: Graph,
-    settings: TrainingSettings = SHORT,
+    settings: TrainingConfig = SHORT,
     encoder: str | nn.Module = "gcn",
     encoder_options: dict[str, object] | None = None,
     **options: Any,
-) -> tuple[nn.Module, Trained]:
+) -> tuple[nn.Module, TrainingResult]:
     """Train on the links of `graph` as positives."""
     x, edge_index = encoder_inputs(graph, CPU)
     chosen: dict[str, object] = {"width": 16} if isinstance(encoder, str) else {}
-    sources = [PositiveSource.from_links(graph.adjacency, draws=3)]
+    sources = [PositiveLists.from_links(graph.adjacency, draws=3)]
     make = encoder_maker(encoder, x.shape[1], chosen | (encoder_options or {}))
     return train(make, x, edge_index, sources, settings, **options)
 

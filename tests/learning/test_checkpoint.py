@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from xtcl.errors import DataError
-from xtcl.training.checkpoint import Checkpoints, NoCheckpoints, TrainingState
+from xtcl.training.checkpoint import Checkpoints, NullCheckpoints, TrainingState
 
 TENSORS = {
     "a": torch.arange(6.0).reshape(2, 3),
@@ -57,7 +57,7 @@ def test_parts_of_the_work_do_not_meet(tmp_path: Path) -> None:
 
 
 def test_no_checkpoints_keeps_nothing() -> None:
-    nothing = NoCheckpoints()
+    nothing = NullCheckpoints()
     nothing.save("x", TENSORS)
     nothing.inside("part").save("x", TENSORS)
     assert nothing.load("x") is None

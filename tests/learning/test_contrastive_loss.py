@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from xtcl.config import Similarity
-from xtcl.nn.functional import unit_rows
+from xtcl.nn.functional import normalize
 from xtcl.nn.loss import FEW, contrastive_loss
 
 SIMILARITIES: tuple[Similarity, ...] = ("cosine", "inner")
@@ -324,18 +324,18 @@ def test_duplicates(similarity: Similarity) -> None:
 def test_unit_rows() -> None:
     rows = torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, -1e-14]])
     expected = torch.tensor([[0.6, 0.8], [0.0, 0.0], [0.0, -1.0]])
-    torch.testing.assert_close(unit_rows(rows), expected)
+    torch.testing.assert_close(normalize(rows), expected)
 
 
 def test_unit_rows_gradient() -> None:
     rows = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert torch.autograd.gradcheck(unit_rows, (rows.requires_grad_(),))
+    assert torch.autograd.gradcheck(normalize, (rows.requires_grad_(),))
 
 
 def test_a_row_of_zeros_has_the_gradient_of_the_row_itself() -> None:
     rows = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
     sent = torch.tensor([[5.0, -7.0], [0.0, 25.0]])
-    torch.autograd.backward(unit_rows(rows), sent)
+    torch.autograd.backward(normalize(rows), sent)
     # (g - y (y . g)) / |x| with y = (0.6, 0.8), y . g = 20 and |x| = 5
     torch.testing.assert_close(rows.grad, torch.tensor([[5.0, -7.0], [-2.4, 1.8]]))
 

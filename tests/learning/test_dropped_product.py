@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from xtcl.nn.functional import SPARSE, dropout, dropped_product
+from xtcl.nn.functional import SPARSE, dropout, sparse_dropout_linear
 from xtcl.relations.sparse import quiet_sparse
 from xtcl.training.trainer import seeded
 
@@ -68,7 +68,7 @@ def test_nothing_is_dropped(share: float, training: bool) -> None:
 def test_product_and_gradient_at_rest_are_the_linear_layer(density: float) -> None:
     rows, upstream = rows_of(density), torch.randn(40, 8)
     weights = [torch.ones(8, 30).mul_(0.1).requires_grad_() for _ in range(2)]
-    ours = dropped_product(rows, weights[0], 0.5, training=False)
+    ours = sparse_dropout_linear(rows, weights[0], 0.5, training=False)
     theirs = F.linear(rows, weights[1])
     torch.testing.assert_close(ours, theirs)
     for found in (ours, theirs):
@@ -81,7 +81,7 @@ def test_in_training_each_value_is_dropped_or_scaled(density: float) -> None:
     rows, share = rows_of(density), 0.6
     weight = torch.eye(30).requires_grad_()  # the product is then the dropped rows themselves
     with seeded(1, CPU):
-        found = dropped_product(rows, weight, share, training=True)
+        found = sparse_dropout_linear(rows, weight, share, training=True)
     kept = found != 0
     torch.testing.assert_close(found[kept], rows[kept] / (1 - share))
     assert float(kept.sum() / (rows != 0).sum()) == pytest.approx(1 - share, abs=0.1)
@@ -91,5 +91,7 @@ def test_in_training_each_value_is_dropped_or_scaled(density: float) -> None:
 
 def test_rows_that_want_a_gradient_get_one() -> None:
     rows = rows_of(SPARSE / 2).requires_grad_()
-    torch.autograd.backward(dropped_product(rows, torch.ones(8, 30), 0.0, training=True).sum())
+    torch.autograd.backward(
+        sparse_dropout_linear(rows, torch.ones(8, 30), 0.0, training=True).sum()
+    )
     torch.testing.assert_close(rows.grad, torch.full((40, 30), 8.0))

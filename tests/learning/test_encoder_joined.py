@@ -15,7 +15,7 @@ from strategies import graphs
 from torch import Tensor, nn
 
 from xtcl.graph.graph import Graph
-from xtcl.nn.ensemble import Joined
+from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.nn.gat import GATEncoder
 from xtcl.nn.gcn import GCNEncoder
 
@@ -69,7 +69,7 @@ def test_is_the_concatenation(
     expected = by_hand(parts, weights, attributes, trust, x, edge_index)
     if len(weights) == 1 and not attributes:
         expected = parts[0].detach().numpy()
-    joined = Joined(encoders, weights, attributes, trust).eval()
+    joined = EncoderEnsemble(encoders, weights, attributes, trust).eval()
     for found in (joined(x, edge_index), joined.join(parts, x, edge_index)):
         np.testing.assert_allclose(found.detach().numpy(), expected, atol=1e-8, rtol=1e-8)
 
@@ -77,7 +77,7 @@ def test_is_the_concatenation(
 @pytest.mark.parametrize("weight", [1.0, 0.2])
 def test_one_member_without_attributes_is_passed_through(weight: float) -> None:
     (member,), x, links = members(1), normal(3, 3), torch.tensor(PATH)
-    joined = Joined([member], [weight])
+    joined = EncoderEnsemble([member], [weight])
     assert torch.equal(joined(x, links), member(x, links))
     part = normal(3, 5)
     assert joined.join([part], x, links) is part
@@ -85,7 +85,7 @@ def test_one_member_without_attributes_is_passed_through(weight: float) -> None:
 
 def test_weights_are_the_lengths_of_the_parts() -> None:
     x, links, weights = normal(3, 3), torch.tensor(PATH), [0.3, 2.0]
-    z = Joined(members(2), weights, 0.6).eval()(x, links)
+    z = EncoderEnsemble(members(2), weights, 0.6).eval()(x, links)
     lengths = [part.norm(dim=1) for part in z.split([4, 2, 9], dim=1)]
     for found, expected in zip(lengths, [*weights, 0.6], strict=True):
         torch.testing.assert_close(found, torch.full_like(found, expected))
@@ -95,7 +95,7 @@ def test_weights_are_the_lengths_of_the_parts() -> None:
 def test_weights_and_statistics_survive_a_state_dict(attributes: float) -> None:
     x, links = normal(3, 3), torch.tensor(PATH)
     first, second = (
-        Joined(members(3, seed), [1.0] * 3, attributes, trust).eval()
+        EncoderEnsemble(members(3, seed), [1.0] * 3, attributes, trust).eval()
         for seed, trust in ((0, 0.3), (7, 1.0))
     )
     expected = first(x, links)
@@ -107,7 +107,7 @@ def test_weights_and_statistics_survive_a_state_dict(attributes: float) -> None:
 
 
 def test_a_gradient_reaches_every_member() -> None:
-    joined = Joined(members(3), [1.0, 0.5, 2.0], 1.0)
+    joined = EncoderEnsemble(members(3), [1.0, 0.5, 2.0], 1.0)
     (joined(normal(3, 3), torch.tensor(PATH)) * normal(3, 23, seed=5)).sum().backward()
     for member in joined.members:
         assert any(each.grad is not None and each.grad.any() for each in member.parameters())
@@ -115,4 +115,4 @@ def test_a_gradient_reaches_every_member() -> None:
 
 def test_every_member_needs_a_weight() -> None:
     with pytest.raises(ValueError, match="zip"):
-        Joined(members(2), [1.0])(normal(3, 3), torch.tensor(PATH))
+        EncoderEnsemble(members(2), [1.0])(normal(3, 3), torch.tensor(PATH))

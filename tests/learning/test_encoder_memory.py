@@ -14,8 +14,8 @@ from dense_layers import PATH, normal
 from torch import Tensor, nn
 
 from xtcl.nn.encoder import SmoothedAttributes
-from xtcl.nn.ensemble import Joined
-from xtcl.nn.functional import Remembered, forget
+from xtcl.nn.ensemble import EncoderEnsemble
+from xtcl.nn.functional import TensorCache, clear_tensor_caches
 from xtcl.nn.gat import GATEncoder
 from xtcl.nn.gcn import GCNEncoder
 from xtcl.nn.propagation import Propagation
@@ -24,7 +24,7 @@ LEARNING: dict[str, Callable[[], nn.Module]] = {
     "gcn": lambda: GCNEncoder(3, 4),
     "two layers": lambda: GCNEncoder(3, 4, layers=2, hops=1, batch_norm=True),
     "gat": lambda: GATEncoder(3, 8, hops=1),
-    "joined": lambda: Joined([GCNEncoder(3, 4), GATEncoder(3, 8)], [1.0, 0.5], 0.7),
+    "joined": lambda: EncoderEnsemble([GCNEncoder(3, 4), GATEncoder(3, 8)], [1.0, 0.5], 0.7),
 }
 ALL = LEARNING | {
     "propagation": lambda: Propagation(2),
@@ -99,7 +99,7 @@ def test_computed_once() -> None:
         calls.append(1)
         return torch.zeros(1)
 
-    kept: Remembered[Tensor] = Remembered()
+    kept: TensorCache[Tensor] = TensorCache()
     a, b = torch.zeros(2), torch.zeros(2)
     for tensors, other in (((a, b), 1), ((a, b), 1), ((b, a), 1), ((b, a), 2), ((b,), 2)):
         kept.get(compute, tensors, other)
@@ -110,7 +110,7 @@ def test_computed_once() -> None:
 
 
 def test_two_results_are_never_there_at_once() -> None:
-    kept: Remembered[Tensor] = Remembered()
+    kept: TensorCache[Tensor] = TensorCache()
     alive: list[weakref.ref[Tensor]] = []
     for key in (torch.zeros(1), torch.zeros(1)):
 
@@ -123,7 +123,7 @@ def test_two_results_are_never_there_at_once() -> None:
 
 
 def test_a_failure_leaves_nothing_behind() -> None:
-    kept: Remembered[Tensor] = Remembered()
+    kept: TensorCache[Tensor] = TensorCache()
     key = torch.zeros(1)
 
     def fail() -> Tensor:
@@ -139,9 +139,9 @@ def test_a_failure_leaves_nothing_behind() -> None:
 def test_a_module_told_to_forget_lets_go_of_the_data(name: str) -> None:
     module, x, links = ALL[name]().eval(), rows(), torch.tensor(PATH)
     expected = module(x, links).detach().clone()
-    forget(module)
+    clear_tensor_caches(module)
     assert torch.equal(module(x, links), expected)
-    forget(module)
+    clear_tensor_caches(module)
     gone = [weakref.ref(x), weakref.ref(links)]
     del x, links
     gc.collect()

@@ -10,7 +10,7 @@ from small_training import CPU
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from xtcl.config import TrainingSettings
+from xtcl.config import TrainingConfig
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.gat import GATEncoder
@@ -21,7 +21,7 @@ from xtcl.planning.bytes import full_pass_bytes
 NODES, COLUMNS, DRAWS = 1000, 60, 3
 
 
-def measured(encoder: nn.Module, degree: float, signal: float, settings: TrainingSettings) -> int:
+def measured(encoder: nn.Module, degree: float, signal: float, settings: TrainingConfig) -> int:
     """The most bytes that are there at once in a step, beside what was there before."""
     graph = block_model(
         NODES,
@@ -57,7 +57,7 @@ def measured(encoder: nn.Module, degree: float, signal: float, settings: Trainin
 @pytest.mark.parametrize("degree", [3, 20])
 @pytest.mark.parametrize("signal", [0.0, 9.0])  # few words, which are multiplied as such, or many
 def test_is_what_a_step_takes(encoder: nn.Module, degree: int, signal: float) -> None:
-    settings = TrainingSettings(anchors=100, negatives=32)
+    settings = TrainingConfig(anchors=100, negatives=32)
     predicted = full_pass_bytes(encoder, NODES, NODES * degree // 2, settings, DRAWS)
     assert predicted is not None
     taken = measured(encoder, degree, signal, settings)
@@ -66,7 +66,7 @@ def test_is_what_a_step_takes(encoder: nn.Module, degree: int, signal: float) ->
 
 
 def test_an_epoch_of_one_step() -> None:
-    encoder, settings = GCNEncoder(COLUMNS, 32), TrainingSettings(anchors=None, negatives=64)
+    encoder, settings = GCNEncoder(COLUMNS, 32), TrainingConfig(anchors=None, negatives=64)
     predicted = full_pass_bytes(encoder, NODES, 1500, settings, DRAWS)
     assert predicted is not None
     assert 0.4 * predicted < measured(encoder, 3, 9.0, settings) <= 1.02 * predicted
@@ -75,12 +75,12 @@ def test_an_epoch_of_one_step() -> None:
 def test_attention_over_ten_million_links() -> None:
     with torch.device("meta"):
         encoder = GATEncoder(128, 512)
-    settings = TrainingSettings()
+    settings = TrainingConfig()
     needed = full_pass_bytes(encoder, 10**6, 10**7, settings, DRAWS)
     assert needed is not None
     assert 1.6e11 < needed < 2e11
 
 
 def test_of_a_module_of_the_user_s_own_nothing_is_known() -> None:
-    own, settings = nn.Linear(3, 3), TrainingSettings()
+    own, settings = nn.Linear(3, 3), TrainingConfig()
     assert full_pass_bytes(own, 10**9, 10**9, settings, DRAWS) is None

@@ -8,7 +8,7 @@ from neighbourhoods import ENCODERS, Two, hubs, joined, made
 from torch import Tensor
 from torch_geometric.nn import SAGEConv
 
-from xtcl.nn.encoder import Layered
+from xtcl.nn.encoder import LayerwiseEncoder
 from xtcl.nn.propagation import Block
 from xtcl.training.neighbor_sampling import layer_wise
 
@@ -32,11 +32,11 @@ def test_without_links(name: str) -> None:
 @pytest.mark.parametrize("name", ["three layers", "two gat"])
 def test_every_row_of_a_layer_is_computed_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (x, links), encoder = hubs(), made(name).eval()
-    assert isinstance(encoder, Layered)
+    assert isinstance(encoder, LayerwiseEncoder)
     made_rows: list[tuple[int, int]] = []
     layer = type(encoder).layer
 
-    def spy(self: Layered, number: int, h: Tensor, links: Block) -> Tensor:
+    def spy(self: LayerwiseEncoder, number: int, h: Tensor, links: Block) -> Tensor:
         rows = layer(self, number, h, links)
         made_rows.append((number, len(rows)))
         return rows

@@ -10,7 +10,7 @@ from strategies import graphs
 
 from xtcl.graph.graph import Graph
 from xtcl.nn.encoder import encoder_inputs
-from xtcl.nn.propagation import Arcs, Propagation, edge_index_of
+from xtcl.nn.propagation import CSRGraph, Propagation, edge_index_of
 from xtcl.training.batch import LinkDropout
 
 CPU = torch.device("cpu")
@@ -33,7 +33,7 @@ def test_draws_in_place_leave_the_same_links_out(graph: Graph, share: float, see
     dropout = LinkDropout(shuffled, share)
     kept = dropout.draw(torch.Generator().manual_seed(seed))
     arcs = dropout.in_place(len(x))(torch.Generator().manual_seed(seed))
-    assert isinstance(arcs, Arcs)
+    assert isinstance(arcs, CSRGraph)
     assert arcs.column.shape == (edge_index.shape[1],)
     assert sorted(edge_index_of(arcs).T.tolist()) == sorted(kept.T.tolist())
     assert arcs.degree.tolist() == torch.bincount(kept[0], minlength=len(x)).tolist()

@@ -11,17 +11,17 @@ from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
 from xtcl.errors import UsageError
-from xtcl.nn.encoder import Layered
+from xtcl.nn.encoder import LayerwiseEncoder
 from xtcl.nn.gcn import GCNEncoder
 from xtcl.nn.loss import contrastive_loss
 from xtcl.nn.propagation import Block
-from xtcl.training.batch import LinkDropout, StepNodes
+from xtcl.training.batch import Batch, LinkDropout
 from xtcl.training.neighbor_sampling import MiniBatch
 
 ALL = (None, None, None)
 
 # Node 39 has no links. Nodes turn up as anchor, positive and negative at once, and twice each.
-STEP = StepNodes(
+STEP = Batch(
     torch.tensor([39, 0, 3, 20]),
     torch.tensor([[0, 7, -1], [3, 3, 12], [-1, -1, -1], [20, 39, 0]]),
     torch.tensor([3, 11, 11, 39, 0]),
@@ -32,7 +32,7 @@ def batch(x: Tensor, links: Tensor, neighbours: tuple[int | None, ...] = ALL) ->
     return MiniBatch(x, LinkDropout(links, 0.0), neighbours)
 
 
-def loss_of(z: Tensor, step: StepNodes) -> Tensor:
+def loss_of(z: Tensor, step: Batch) -> Tensor:
     weights = torch.tensor([1.0, 0.3, 0.7]).expand(4, 3)
     return contrastive_loss(
         z, step.positives, step.negatives, anchors=step.anchors, weights=weights
@@ -52,7 +52,7 @@ def test_places_stand_for_the_nodes(
     anchors: list[int], positives: list[int], negatives: list[int]
 ) -> None:
     table = torch.tensor(positives[: 2 * len(anchors)]).reshape(-1, 2)
-    step = StepNodes(torch.tensor(anchors), table, torch.tensor(negatives, dtype=torch.int64))
+    step = Batch(torch.tensor(anchors), table, torch.tensor(negatives, dtype=torch.int64))
     nodes, places = step.apart()
     named = {*anchors, *table.flatten().tolist(), *negatives} - {-1}
     assert nodes.tolist() == sorted(named)
@@ -95,11 +95,11 @@ def test_batch_norm_in_training_where_a_step_names_all_nodes() -> None:
 @pytest.mark.parametrize("name", LAYERED)
 def test_only_what_a_step_needs_is_computed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (x, links), encoder = hubs(), made(name)
-    assert isinstance(encoder, Layered)
+    assert isinstance(encoder, LayerwiseEncoder)
     sizes: list[int] = []
     layer = type(encoder).layer
 
-    def spy(self: Layered, number: int, h: Tensor, links: Block) -> Tensor:
+    def spy(self: LayerwiseEncoder, number: int, h: Tensor, links: Block) -> Tensor:
         sizes.append(len(h))
         return layer(self, number, h, links)
 

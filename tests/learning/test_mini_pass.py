@@ -10,28 +10,28 @@ from small_training import CPU
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from xtcl.config import BatchSettings, TrainingSettings
+from xtcl.config import BatchConfig, TrainingConfig
 from xtcl.graph.datasets.synthetic import block_model
-from xtcl.nn.encoder import Layered, encoder_inputs
+from xtcl.nn.encoder import LayerwiseEncoder, encoder_inputs
 from xtcl.nn.gat import GATEncoder
 from xtcl.nn.gcn import GCNEncoder
 from xtcl.nn.loss import contrastive_loss
 from xtcl.planning.bytes import mini_pass_bytes
-from xtcl.training.batch import LinkDropout, StepNodes
+from xtcl.training.batch import Batch, LinkDropout
 from xtcl.training.neighbor_sampling import MiniBatch
 
 NODES, COLUMNS, DRAWS = 6000, 60, 3
-SETTINGS = TrainingSettings(anchors=100, negatives=32, batch=BatchSettings((5, 5, 5)))
+SETTINGS = TrainingConfig(anchors=100, negatives=32, batch=BatchConfig((5, 5, 5)))
 
 
-def measured(encoder: Layered, degree: int, signal: float) -> tuple[int, int]:
+def measured(encoder: LayerwiseEncoder, degree: int, signal: float) -> tuple[int, int]:
     """The links of the graph, and the most bytes that are there at once in a step."""
     graph = block_model(NODES, num_attributes=COLUMNS, mean_degree=degree, attribute_signal=signal)
     x, links = encoder_inputs(graph, CPU)
     passes = MiniBatch(x, LinkDropout(links, 0.0), SETTINGS.batch.neighbours or ())
     draws = torch.Generator().manual_seed(0)
     nodes = torch.randint(NODES, (100, 1 + DRAWS), generator=draws)
-    step = StepNodes(nodes[:, 0], nodes[:, 1:], torch.randint(NODES, (32,), generator=draws))
+    step = Batch(nodes[:, 0], nodes[:, 1:], torch.randint(NODES, (32,), generator=draws))
     encoder.train()
     encoder.smoothed(x, links)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
@@ -56,7 +56,9 @@ def measured(encoder: Layered, degree: int, signal: float) -> tuple[int, int]:
 )
 @pytest.mark.parametrize("degree", [3, 20])
 @pytest.mark.parametrize("signal", [0.0, 9.0])  # few words, which are multiplied as such, or many
-def test_is_no_less_than_a_step_takes(encoder: Layered, degree: int, signal: float) -> None:
+def test_is_no_less_than_a_step_takes(
+    encoder: LayerwiseEncoder, degree: int, signal: float
+) -> None:
     edges, taken = measured(encoder, degree, signal)
     predicted = mini_pass_bytes(encoder, NODES, edges, SETTINGS, DRAWS)
     assert predicted is not None

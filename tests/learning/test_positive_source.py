@@ -12,14 +12,14 @@ from scipy.stats import chisquare
 from strategies import graphs
 
 from xtcl.graph.graph import Graph
-from xtcl.training.batch import PositiveSource, draw_positives
+from xtcl.training.batch import PositiveLists, draw_positives
 
 
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def lists_of(source: PositiveSource) -> list[list[int]]:
+def lists_of(source: PositiveLists) -> list[list[int]]:
     ends = zip(source.start.tolist(), source.start.tolist()[1:], strict=False)
     return [source.members[first:last].tolist() for first, last in ends]
 
@@ -31,14 +31,14 @@ tables = st.tuples(st.integers(1, 12), st.integers(0, 5), st.integers(0, 10**6))
 
 @given(table=tables, dtype=st.sampled_from((np.int64, np.int32)))
 def test_from_table(table: np.ndarray, dtype: type) -> None:
-    source = PositiveSource.from_table(table.astype(dtype), draws=2)
+    source = PositiveLists.from_table(table.astype(dtype), draws=2)
     assert lists_of(source) == [[int(v) for v in row if v != -1] for row in table]
     assert source.start.dtype == source.members.dtype == torch.int64
 
 
 @given(graph=graphs())
 def test_from_links(graph: Graph) -> None:
-    source = PositiveSource.from_links(graph.adjacency, draws=2)
+    source = PositiveLists.from_links(graph.adjacency, draws=2)
     pairs = set(map(tuple, graph.edges.T.tolist()))
     nodes = range(graph.num_nodes)
     neighbours = [[v for v in nodes if (min(u, v), max(u, v)) in pairs] for u in nodes]
@@ -49,7 +49,7 @@ def test_from_links(graph: Graph) -> None:
 def test_the_source_shares_no_memory_with_what_it_was_made_of() -> None:
     table = np.array([[1], [0]])
     adjacency = sp.csr_array(np.array([[0, 1], [1, 0]], dtype=np.float32))
-    sources = [PositiveSource.from_table(table, 1), PositiveSource.from_links(adjacency, 1)]
+    sources = [PositiveLists.from_table(table, 1), PositiveLists.from_links(adjacency, 1)]
     table[:] = -1
     adjacency.indices[:] = 0
     assert [lists_of(source) for source in sources] == [[[1], [0]]] * 2
@@ -57,7 +57,7 @@ def test_the_source_shares_no_memory_with_what_it_was_made_of() -> None:
 
 @given(table=tables, draws=st.integers(0, 6), seed=st.integers(0, 10**6))
 def test_draws_only_members(table: np.ndarray, draws: int, seed: int) -> None:
-    source = PositiveSource.from_table(table, draws)
+    source = PositiveLists.from_table(table, draws)
     nodes = torch.from_numpy(np.random.default_rng(seed).permutation(len(table))[: len(table) // 2])
     found = source.draw(nodes, seeded(seed))
     assert found.shape == (len(nodes), draws)
@@ -68,7 +68,7 @@ def test_draws_only_members(table: np.ndarray, draws: int, seed: int) -> None:
 
 def test_every_member_is_drawn_as_often() -> None:
     table = np.array([[4, -1, 2, 0, 1, 3, 5], [6, 6, 0, -1, -1, -1, -1], [-1] * 7])
-    found = PositiveSource.from_table(table, draws=6000).draw(torch.arange(3), seeded(0)).numpy()
+    found = PositiveLists.from_table(table, draws=6000).draw(torch.arange(3), seeded(0)).numpy()
     assert chisquare(np.bincount(found[0], minlength=6)).pvalue > 0.01
     # Twice in the list is drawn twice as often.
     assert chisquare(np.bincount(found[1])[[0, 6]], [2000, 4000]).pvalue > 0.01
@@ -76,7 +76,7 @@ def test_every_member_is_drawn_as_often() -> None:
 
 
 def test_draws_are_independent() -> None:
-    source = PositiveSource.from_table(np.array([[0, 1], [0, 1]]), draws=8000)
+    source = PositiveLists.from_table(np.array([[0, 1], [0, 1]]), draws=8000)
     found = source.draw(torch.arange(2), seeded(0)).numpy()
     joint = np.bincount(2 * found[0] + found[1], minlength=4)
     assert chisquare(joint).pvalue > 0.01
@@ -84,7 +84,7 @@ def test_draws_are_independent() -> None:
 
 def test_the_generator_decides() -> None:
     torch.manual_seed(5)
-    source = PositiveSource.from_table(np.tile(np.arange(50), (50, 1)), draws=3)
+    source = PositiveLists.from_table(np.tile(np.arange(50), (50, 1)), draws=3)
     nodes = torch.arange(50)
     first, again, other = (source.draw(nodes, seeded(seed)) for seed in (1, 1, 2))
     assert torch.equal(first, again)
@@ -98,7 +98,7 @@ def test_the_smallest_and_the_largest_chance(
     monkeypatch.setattr(torch, "rand", lambda *size, **_: torch.full(size, chance))
     lengths = torch.arange(1, 400)
     start = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
-    source = PositiveSource(start, torch.arange(int(start[-1])), draws=1)
+    source = PositiveLists(start, torch.arange(int(start[-1])), draws=1)
     found = source.draw(torch.arange(len(lengths)), seeded(0))[:, 0]
     assert torch.equal(found, start[:-1] if place == "first" else start[1:] - 1)
 
@@ -107,8 +107,8 @@ def test_sources_side_by_side_with_their_weights() -> None:
     table = np.array([[1, 2], [2, -1], [-1, -1]])
     links = sp.csr_array(np.array([[0, 0, 1], [0, 0, 0], [1, 0, 0]], dtype=np.float32))
     sources = [
-        PositiveSource.from_table(table, draws=2, weight=0.5),
-        PositiveSource.from_links(links, draws=3, weight=2),
+        PositiveLists.from_table(table, draws=2, weight=0.5),
+        PositiveLists.from_links(links, draws=3, weight=2),
     ]
     nodes = torch.tensor([2, 0])
     positives, weights = draw_positives(sources, nodes, seeded(3))

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from xtcl import cuda_graphs as repeated_step
-from xtcl.config import TrainingSettings
-from xtcl.cuda_graphs import RepeatedStep, own_stream
-from xtcl.device import DRIVER, kept_within
+from xtcl.config import TrainingConfig
+from xtcl.cuda_graphs import GraphedStep, side_stream
+from xtcl.device import DRIVER, limit_gpu_memory
 from xtcl.nn.gcn import GCNEncoder
 from xtcl.training import trainer
-from xtcl.training.batch import PositiveSource
-from xtcl.training.trainer import Trained, train
+from xtcl.training.batch import PositiveLists
+from xtcl.training.trainer import TrainingResult, train
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -35,8 +35,8 @@ def test_replayed_steps_are_those_taken_by_hand() -> None:
             optimiser.step()
             return loss.detach()
 
-        with own_stream(device):
-            take = RepeatedStep(step, generator)
+        with side_stream(device):
+            take = GraphedStep(step, generator)
             everyone = torch.arange(11.0, device=device)
             losses = [take(part) for _ in range(6) for part in everyone.tensor_split(2)]
         return weight.detach(), [float(loss) for loss in losses], generator.get_state()
@@ -64,8 +64,8 @@ def test_steps_go_on_by_hand_where_a_recording_has_no_room() -> None:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
             return loss.detach()
 
-        with own_stream(device):
-            take = RepeatedStep(step, generator)
+        with side_stream(device):
+            take = GraphedStep(step, generator)
             losses = [take(torch.arange(4.0, device=device)) for _ in range(6)]
         return [float(loss) for loss in losses], generator.get_state()
 
@@ -84,8 +84,8 @@ def test_memory_that_runs_out_in_a_recording_leaves_everything_as_it_was() -> No
         torch.empty(blocks * block, dtype=torch.uint8, device=device)
         return rows.sum() + torch.rand((), generator=generator, device=device)
 
-    with kept_within(DRIVER + 10 * block, device), own_stream(device):
-        take = RepeatedStep(step, generator)
+    with limit_gpu_memory(DRIVER + 10 * block, device), side_stream(device):
+        take = GraphedStep(step, generator)
         found = [float(take(torch.ones(3, device=device))) for _ in range(5)]
     generator.manual_seed(3)
     assert found == [float(step(torch.ones(3, device=device))) for _ in range(5)]
@@ -102,16 +102,16 @@ def test_replayed_training_is_that_by_hand(layers: int, share: float, draws: int
     ends = torch.randint(40, (2, 60), generator=draw)
     ends = ends[:, ends[0] != ends[1]]
     edge_index = torch.unique(torch.cat([ends, ends.flip(0)], dim=1), dim=1).to(device)
-    positives = PositiveSource.from_table(torch.randint(40, (40, 5), generator=draw).numpy(), draws)
-    settings = TrainingSettings(epochs=8, anchors=None, negatives=10, link_dropout=share)
+    positives = PositiveLists.from_table(torch.randint(40, (40, 5), generator=draw).numpy(), draws)
+    settings = TrainingConfig(epochs=8, anchors=None, negatives=10, link_dropout=share)
 
-    def run() -> Trained:
+    def run() -> TrainingResult:
         encoder = lambda: GCNEncoder(6, 8, layers=layers, hops=1)  # noqa: E731
         return train(encoder, x, edge_index, [positives], settings)[1]
 
     replayed = run()
     with pytest.MonkeyPatch.context() as patch:  # links that are left out are then not there
-        patch.setattr(trainer, "always_alike", lambda encoder, settings: False)
+        patch.setattr(trainer, "can_capture", lambda encoder, settings: False)
         by_hand = run()
     assert replayed.losses == pytest.approx(by_hand.losses, rel=1e-3)
     torch.testing.assert_close(replayed.embedding, by_hand.embedding, rtol=1e-2, atol=1e-3)

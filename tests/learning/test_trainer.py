@@ -14,14 +14,14 @@ from small_training import CPU, SHORT, planted, run
 from strategies import make_graph
 from torch import Tensor, nn
 
-from xtcl.config import TrainingSettings
+from xtcl.config import TrainingConfig
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.nn import encoder_maker
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.loss import contrastive_loss
-from xtcl.training.batch import PositiveSource
-from xtcl.training.trainer import Trained, embed, seeded, train
+from xtcl.training.batch import PositiveLists
+from xtcl.training.trainer import TrainingResult, embed, seeded, train
 
 
 class Own(nn.Module):
@@ -38,7 +38,7 @@ class Own(nn.Module):
         return h
 
 
-def closeness(graph: Graph, trained: Trained) -> float:
+def closeness(graph: Graph, trained: TrainingResult) -> float:
     """By how much the cosine of linked nodes is above that of any two."""
     z = trained.embedding.numpy()
     z = z / np.linalg.norm(z, axis=1, keepdims=True)
@@ -56,10 +56,10 @@ def global_states() -> tuple[bytes, str, object]:
 @pytest.mark.parametrize("anchors", [None, 30])
 def test_positives_come_closer_and_the_loss_falls(encoder: str, anchors: int | None) -> None:
     graph = planted()
-    settings = TrainingSettings(epochs=60, anchors=anchors, learning_rate=1e-2, negatives=64)
+    settings = TrainingConfig(epochs=60, anchors=anchors, learning_rate=1e-2, negatives=64)
     chosen = Own(graph.num_attributes) if encoder == "own" else encoder
     _, trained = run(graph, settings, chosen)
-    _, untrained = run(graph, TrainingSettings(epochs=1, learning_rate=1e-12), chosen)
+    _, untrained = run(graph, TrainingConfig(epochs=1, learning_rate=1e-12), chosen)
     assert len(trained.losses) == 60
     assert np.mean(trained.losses[-5:]) < 0.97 * np.mean(trained.losses[:5])
     assert closeness(graph, trained) > closeness(graph, untrained) + 0.3
@@ -71,7 +71,7 @@ def test_the_same_seed_repeats_to_the_byte(
     encoder: str, link_dropout: float, anchors: int | None
 ) -> None:
     graph = planted()
-    settings = TrainingSettings(epochs=4, anchors=anchors, negatives=16, link_dropout=link_dropout)
+    settings = TrainingConfig(epochs=4, anchors=anchors, negatives=16, link_dropout=link_dropout)
     given_encoder = Own(graph.num_attributes) if encoder == "own" else encoder
 
     def result(seed: int) -> tuple[bytes, list[bytes], tuple[float, ...]]:
@@ -181,7 +181,7 @@ def test_seeding_leaves_devices_that_are_not_used_alone(monkeypatch: pytest.Monk
     ],
 )
 def test_settings_that_cannot_be_used(setting: dict[str, Any], message: str) -> None:
-    settings = TrainingSettings(**setting)
+    settings = TrainingConfig(**setting)
     with pytest.raises(UsageError, match=message):
         settings.checked()
     with pytest.raises(UsageError, match=message):
@@ -190,7 +190,7 @@ def test_settings_that_cannot_be_used(setting: dict[str, Any], message: str) -> 
 
 @pytest.mark.parametrize("anchors", [None, 1, 10**9])
 def test_good_settings_are_given_back(anchors: int | None) -> None:
-    settings = TrainingSettings(anchors=anchors)
+    settings = TrainingConfig(anchors=anchors)
     assert settings.checked() is settings
 
 
@@ -244,10 +244,10 @@ def test_what_the_loss_is_given() -> None:
     x, edge_index = encoder_inputs(graph, CPU)
     table = np.random.default_rng(0).integers(-1, graph.num_nodes, size=(graph.num_nodes, 4))
     sources = [
-        PositiveSource.from_table(table, draws=2, weight=0.25),
-        PositiveSource.from_links(graph.adjacency, draws=3),
+        PositiveLists.from_table(table, draws=2, weight=0.25),
+        PositiveLists.from_links(graph.adjacency, draws=3),
     ]
-    settings = TrainingSettings(epochs=30, negatives=50, similarity="inner", temperature=0.9)
+    settings = TrainingConfig(epochs=30, negatives=50, similarity="inner", temperature=0.9)
     make = encoder_maker("gcn", x.shape[1], {"width": 4})
     train(make, x, edge_index, sources, settings, loss=spy)
     assert len(calls) == 30
@@ -267,7 +267,7 @@ def test_what_the_loss_is_given() -> None:
 
 def test_links_are_dropped_in_training_and_all_there_at_the_end() -> None:
     graph = planted()
-    settings = TrainingSettings(epochs=3, negatives=8, link_dropout=0.5)
+    settings = TrainingConfig(epochs=3, negatives=8, link_dropout=0.5)
     module, _ = run(graph, settings, Own(graph.num_attributes))
     assert isinstance(module, Own)
     assert [training for training, _ in module.seen] == [True, True, True, False]
@@ -282,8 +282,8 @@ def test_links_are_dropped_in_training_and_all_there_at_the_end() -> None:
 def test_the_trained_encoder_holds_no_data(encoder: str, link_dropout: float) -> None:
     graph = planted(30)
     x, edge_index = encoder_inputs(graph, CPU)
-    settings = TrainingSettings(epochs=2, negatives=16, link_dropout=link_dropout)
-    sources = [PositiveSource.from_links(graph.adjacency, draws=3)]
+    settings = TrainingConfig(epochs=2, negatives=16, link_dropout=link_dropout)
+    sources = [PositiveLists.from_links(graph.adjacency, draws=3)]
     make = encoder_maker(encoder, x.shape[1], {"width": 16, "layers": 2, "hops": 1})
     trained = train(make, x, edge_index, sources, settings)
     gone = [weakref.ref(x), weakref.ref(edge_index)]
@@ -320,7 +320,7 @@ def test_one_node_without_attributes_does_not_stop_the_others() -> None:
     bare = Graph.from_arrays(
         np.vstack([attributes, np.zeros_like(attributes[:1])]), graph.edges, num_nodes=21
     )
-    settings = TrainingSettings(epochs=30, learning_rate=0.01, negatives=16)
+    settings = TrainingConfig(epochs=30, learning_rate=0.01, negatives=16)
     module, _ = run(bare, settings, "gat")
     bias = dict(module.named_parameters())["convs.0.bias"]
     assert bias.abs().mean() > 0.03  # a tenth of what 30 steps of Adam can do, not one step

@@ -12,23 +12,23 @@ from dense_layers import links_of, unit
 from small_training import CPU, interrupting, planted, run
 from torch import Tensor, nn
 
-from xtcl.config import BatchSettings, TrainingSettings
+from xtcl.config import BatchConfig, TrainingConfig
 from xtcl.errors import UsageError
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.training.checkpoint import Checkpoints
-from xtcl.training.early_stopping import Watch
+from xtcl.training.early_stopping import EarlyStopping
 from xtcl.training.trainer import embed
 
-TEN = BatchSettings((10, 10))
+TEN = BatchConfig((10, 10))
 DEEP: dict[str, object] = {"layers": 2, "hops": 1, "batch_norm": True}
 KINDS: dict[str, dict[str, object]] = {
     "gcn": {"hops": 3, "restart": 0.2},
     "gcn deep": DEEP,
     "gat": {"layers": 2, "heads": 2},
 }
-SETTINGS = TrainingSettings(epochs=23, anchors=20, negatives=16, link_dropout=0.2, batch=TEN)
+SETTINGS = TrainingConfig(epochs=23, anchors=20, negatives=16, link_dropout=0.2, batch=TEN)
 
 
 def accuracy(graph: Graph, rows: np.ndarray) -> float:
@@ -51,14 +51,14 @@ def test_ten_neighbours_of_thirty_are_as_good_as_all(
     encoder: str, options: dict[str, object]
 ) -> None:
     graph = block_model(400, mean_degree=30, homophily=0.65, attribute_signal=0.5, seed=2)
-    settings = TrainingSettings(epochs=20, anchors=100, negatives=64, learning_rate=4e-3)
+    settings = TrainingConfig(epochs=20, anchors=100, negatives=64, learning_rate=4e-3)
 
-    def mean(batch: BatchSettings) -> float:
+    def mean(batch: BatchConfig) -> float:
         chosen = replace(settings, batch=batch)
         results = (run(graph, chosen, encoder, options, seed=seed)[1] for seed in range(3))
         return float(np.mean([accuracy(graph, trained.embedding.numpy()) for trained in results]))
 
-    full, mini = mean(BatchSettings()), mean(TEN)
+    full, mini = mean(BatchConfig()), mean(TEN)
     assert accuracy(graph, np.asarray(graph.attributes)) < 0.4 < full - 0.5
     assert mini > full - 0.03
 
@@ -66,10 +66,10 @@ def test_ten_neighbours_of_thirty_are_as_good_as_all(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("link_dropout", [0.0, 0.3])
 def test_one_step_with_all_neighbours_is_the_full_one(kind: str, link_dropout: float) -> None:
-    settings = TrainingSettings(epochs=5, anchors=None, negatives=200, link_dropout=link_dropout)
+    settings = TrainingConfig(epochs=5, anchors=None, negatives=200, link_dropout=link_dropout)
     options = KINDS[kind] | {"dropout": 0.0}
     _, full = run(planted(60), settings, kind[:3], options)
-    every = replace(settings, batch=BatchSettings((None, None), block=50))
+    every = replace(settings, batch=BatchConfig((None, None), block=50))
     _, mini = run(planted(60), every, kind[:3], options)
     np.testing.assert_allclose(mini.losses, full.losses, rtol=1e-5)
     torch.testing.assert_close(mini.embedding, full.embedding, rtol=1e-3, atol=1e-4)
@@ -77,7 +77,7 @@ def test_one_step_with_all_neighbours_is_the_full_one(kind: str, link_dropout: f
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_seed_repeats_to_the_byte(kind: str) -> None:
-    settings = replace(SETTINGS, epochs=3, batch=BatchSettings((2, 2)))
+    settings = replace(SETTINGS, epochs=3, batch=BatchConfig((2, 2)))
 
     def result(seed: int) -> tuple[bytes, tuple[float, ...]]:
         torch.rand(seed + 1)
@@ -93,7 +93,7 @@ def test_the_same_seed_repeats_to_the_byte(kind: str) -> None:
 def test_an_interrupt_anywhere_changes_nothing(
     kind: str, interrupted_at: int, tmp_path: Path
 ) -> None:
-    graph, settings = planted(80), replace(SETTINGS, batch=BatchSettings((3, 2)))
+    graph, settings = planted(80), replace(SETTINGS, batch=BatchConfig((3, 2)))
     options, kept = KINDS[kind], Checkpoints(tmp_path)
     whole_module, whole = run(graph, settings, kind[:3], options, seed=5)
     cut = interrupting(interrupted_at)
@@ -122,7 +122,7 @@ class Own(nn.Module):
 
 def test_a_module_of_the_user_s_own_trains_on_subgraphs() -> None:
     graph = block_model(400, mean_degree=3, seed=1)
-    settings = TrainingSettings(epochs=2, anchors=10, negatives=5, batch=BatchSettings((2,)))
+    settings = TrainingConfig(epochs=2, anchors=10, negatives=5, batch=BatchConfig((2,)))
     module, trained = run(graph, settings, Own(graph.num_attributes))
     assert isinstance(module, Own)
     shown = [size for training, size in module.shown if training]
@@ -140,8 +140,8 @@ def test_a_watch_sees_layer_wise_embeddings() -> None:
         shown.append(embedding)
         return float(len(shown))
 
-    settings = replace(SETTINGS, epochs=4, batch=BatchSettings((3,), block=16))
-    module, trained = run(planted(40), settings, "gcn", DEEP, watch=Watch(judge, every=2))
+    settings = replace(SETTINGS, epochs=4, batch=BatchConfig((3,), block=16))
+    module, trained = run(planted(40), settings, "gcn", DEEP, watch=EarlyStopping(judge, every=2))
     assert trained.embedding is shown[-1]
     x, edge_index = encoder_inputs(planted(40), CPU)
     torch.testing.assert_close(shown[-1], embed(module, x, edge_index))
@@ -159,12 +159,12 @@ def test_isolated_nodes_are_embedded_too() -> None:
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        (BatchSettings((10, 0)), r"neighbours=\(10, 0\) must be at least 1 each"),
-        (BatchSettings((-1,)), r"neighbours=\(-1,\) must be at least 1 each"),
-        (BatchSettings((1,), block=0), "block=0 must be at least 1"),
-        (BatchSettings(()), r"neighbours=\(\) has 0 entries and the encoder looks 1 links far"),
+        (BatchConfig((10, 0)), r"neighbours=\(10, 0\) must be at least 1 each"),
+        (BatchConfig((-1,)), r"neighbours=\(-1,\) must be at least 1 each"),
+        (BatchConfig((1,), block=0), "block=0 must be at least 1"),
+        (BatchConfig(()), r"neighbours=\(\) has 0 entries and the encoder looks 1 links far"),
     ],
 )
-def test_settings_that_cannot_be_used(batch: BatchSettings, message: str) -> None:
+def test_settings_that_cannot_be_used(batch: BatchConfig, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         run(planted(30), replace(SETTINGS, batch=batch), "gcn", DEEP)

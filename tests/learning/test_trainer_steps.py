@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from small_training import CPU, interrupting, planted, run
 from torch import Tensor
 
-from xtcl.config import BatchSettings, TrainingSettings
+from xtcl.config import BatchConfig, TrainingConfig
 from xtcl.nn import encoder_maker
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.gat import GATEncoder
 from xtcl.nn.gcn import GCNEncoder
 from xtcl.nn.loss import contrastive_loss
 from xtcl.training import trainer
-from xtcl.training.batch import PositiveSource
+from xtcl.training.batch import PositiveLists
 from xtcl.training.checkpoint import Checkpoints
 from xtcl.training.trainer import train
 
@@ -45,12 +45,12 @@ from xtcl.training.trainer import train
     ],
 )
 def test_how_many_steps(num_nodes: int, anchors: int | None, expected: int) -> None:
-    assert TrainingSettings(anchors=anchors).steps(num_nodes) == expected
+    assert TrainingConfig(anchors=anchors).steps(num_nodes) == expected
 
 
 @given(num_nodes=st.integers(1, 10**6), anchors=st.integers(1, 10**5))
 def test_steps_are_of_about_that_many_anchors(num_nodes: int, anchors: int) -> None:
-    steps = TrainingSettings(anchors=anchors).steps(num_nodes)
+    steps = TrainingConfig(anchors=anchors).steps(num_nodes)
     assert steps == 1 or 2 / 3 * anchors <= num_nodes / steps <= 1.5 * anchors
     assert abs(num_nodes / anchors - steps) <= 0.5 or steps == 1
 
@@ -75,7 +75,7 @@ class Seen:
 
 @pytest.mark.parametrize("anchors", [1, 2, 7, 12, 16, 29, 31, None])
 def test_every_node_is_an_anchor_once_an_epoch(anchors: int | None) -> None:
-    seen, settings = Seen(), TrainingSettings(epochs=3, anchors=anchors, negatives=8)
+    seen, settings = Seen(), TrainingConfig(epochs=3, anchors=anchors, negatives=8)
     _, trained = run(planted(31), settings, loss=seen)
     steps = settings.steps(31)
     assert len(seen.anchors) == 3 * steps
@@ -93,7 +93,7 @@ def test_every_node_is_an_anchor_once_an_epoch(anchors: int | None) -> None:
 @pytest.mark.parametrize(("anchors", "sizes"), [(4, [4, 4, 4]), (5, [6, 6]), (None, [12])])
 def test_a_large_graph_draws_the_anchors_of_an_epoch(anchors: int | None, sizes: list[int]) -> None:
     seen = Seen()
-    settings = TrainingSettings(epochs=30, anchors=anchors, epoch_anchors=12, negatives=8)
+    settings = TrainingConfig(epochs=30, anchors=anchors, epoch_anchors=12, negatives=8)
     run(planted(31), settings, loss=seen)
     steps = len(sizes)
     assert (settings.steps(31), settings.step_anchors(31)) == (steps, sizes[0])
@@ -106,7 +106,7 @@ def test_a_large_graph_draws_the_anchors_of_an_epoch(anchors: int | None, sizes:
 
 def test_a_graph_of_fewer_nodes_than_an_epoch_may_have_is_trained_as_ever() -> None:
     plain, bounded = (
-        run(planted(31), TrainingSettings(epochs=3, anchors=8, epoch_anchors=most))[1].embedding
+        run(planted(31), TrainingConfig(epochs=3, anchors=8, epoch_anchors=most))[1].embedding
         for most in (None, 31)
     )
     assert torch.equal(plain, bounded)
@@ -114,7 +114,7 @@ def test_a_graph_of_fewer_nodes_than_an_epoch_may_have_is_trained_as_ever() -> N
 
 def test_a_graph_smaller_than_the_anchors_takes_one_step() -> None:
     seen = Seen()
-    settings = [TrainingSettings(epochs=2, anchors=anchors) for anchors in (30, 4096, None)]
+    settings = [TrainingConfig(epochs=2, anchors=anchors) for anchors in (30, 4096, None)]
     results = [run(planted(30), each, loss=seen) for each in settings]
     assert seen.anchors == [list(range(30))] * 6
     for _, trained in results:  # and however many more anchors there might have been
@@ -125,8 +125,8 @@ def test_positives_are_those_of_the_anchors_and_all_is_drawn_anew() -> None:
     graph, seen = planted(40), Seen()
     x, edge_index = encoder_inputs(graph, CPU)
     following = (np.arange(40)[:, None] + [1, 2]) % 40
-    sources = [PositiveSource.from_table(following, None), PositiveSource.from_table(following, 1)]
-    settings = TrainingSettings(epochs=2, anchors=10, negatives=20)
+    sources = [PositiveLists.from_table(following, None), PositiveLists.from_table(following, 1)]
+    settings = TrainingConfig(epochs=2, anchors=10, negatives=20)
     make = encoder_maker("gcn", x.shape[1], {"width": 4})
     train(make, x, edge_index, sources, settings, loss=seen)
     assert len(seen.anchors) == 8
@@ -136,7 +136,7 @@ def test_positives_are_those_of_the_anchors_and_all_is_drawn_anew() -> None:
     assert len({tuple(each.tolist()) for each in seen.negatives}) == 8
 
 
-SETTINGS = TrainingSettings(epochs=23, anchors=20, negatives=16, link_dropout=0.2)
+SETTINGS = TrainingConfig(epochs=23, anchors=20, negatives=16, link_dropout=0.2)
 DEEP: dict[str, object] = {"layers": 2, "hops": 1, "batch_norm": True}
 
 
@@ -186,9 +186,9 @@ def test_only_steps_that_are_surely_alike_are_replayed() -> None:
     class Own(GCNEncoder):
         """Might do anything with its links."""
 
-    whole = TrainingSettings(link_dropout=0.5)
-    batches = TrainingSettings(batch=BatchSettings(neighbours=(5, 5)))
-    assert trainer.always_alike(GCNEncoder(3, 4), whole)
-    assert not trainer.always_alike(Own(3, 4), whole)
-    assert not trainer.always_alike(GATEncoder(3, 8), whole)
-    assert not trainer.always_alike(GCNEncoder(3, 4), batches)
+    whole = TrainingConfig(link_dropout=0.5)
+    batches = TrainingConfig(batch=BatchConfig(neighbours=(5, 5)))
+    assert trainer.can_capture(GCNEncoder(3, 4), whole)
+    assert not trainer.can_capture(Own(3, 4), whole)
+    assert not trainer.can_capture(GATEncoder(3, 8), whole)
+    assert not trainer.can_capture(GCNEncoder(3, 4), batches)

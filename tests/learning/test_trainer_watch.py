@@ -9,11 +9,11 @@ import torch
 from small_training import planted, run
 from torch import Tensor
 
-from xtcl.config import TrainingSettings
+from xtcl.config import TrainingConfig
 from xtcl.errors import DataError
-from xtcl.training.early_stopping import Watch
+from xtcl.training.early_stopping import EarlyStopping
 
-SETTINGS = TrainingSettings(epochs=12, anchors=10, negatives=16)
+SETTINGS = TrainingConfig(epochs=12, anchors=10, negatives=16)
 DEEP: dict[str, object] = {"layers": 2, "hops": 1, "batch_norm": True}
 
 
@@ -34,7 +34,7 @@ def best_is(number: int) -> Callable[[Tensor], float]:
 def test_the_best_embedding_is_returned_and_training_stops(
     best: int, trained_for: int, encoder_options: dict[str, object]
 ) -> None:
-    watch, epochs = Watch(best_is(best), every=2, patience=2), []
+    watch, epochs = EarlyStopping(best_is(best), every=2, patience=2), []
     _, watched = run(
         planted(30),
         SETTINGS,
@@ -47,7 +47,7 @@ def test_the_best_embedding_is_returned_and_training_stops(
     assert watch.epochs == 2 * best
     assert watched.embedding is watch.embedding
     # As good as training for that long in the first place: being watched changes nothing.
-    short = TrainingSettings(epochs=2 * best, anchors=10, negatives=16)
+    short = TrainingConfig(epochs=2 * best, anchors=10, negatives=16)
     _, alone = run(planted(30), short, encoder_options=encoder_options)
     assert alone.embedding.numpy().tobytes() == watched.embedding.numpy().tobytes()
     assert alone.losses == watched.losses[: 2 * best]
@@ -60,21 +60,24 @@ def test_the_judge_sees_embeddings_without_dropout_or_gradient() -> None:
         shown.append(embedding)
         return 0.0
 
-    module, _ = run(planted(30), SETTINGS, watch=Watch(judge, every=4, patience=3))
+    module, _ = run(planted(30), SETTINGS, watch=EarlyStopping(judge, every=4, patience=3))
     assert [tuple(each.shape) for each in shown] == [(30, 16)] * 3
     assert not any(each.requires_grad for each in shown)
     for epochs, each in zip((4, 8, 12), shown, strict=True):
-        _, alone = run(planted(30), TrainingSettings(epochs=epochs, anchors=10, negatives=16))
+        _, alone = run(planted(30), TrainingConfig(epochs=epochs, anchors=10, negatives=16))
         assert torch.equal(alone.embedding, each)
     assert not module.training
 
 
 @pytest.mark.parametrize(
     "watch",
-    [Watch(best_is(1), every=13), Watch(lambda _: float("nan"), every=2, patience=99)],
+    [
+        EarlyStopping(best_is(1), every=13),
+        EarlyStopping(lambda _: float("nan"), every=2, patience=99),
+    ],
     ids=["never asked", "never pleased"],
 )
-def test_without_a_verdict_the_last_embedding_is_returned(watch: Watch) -> None:
+def test_without_a_verdict_the_last_embedding_is_returned(watch: EarlyStopping) -> None:
     _, watched = run(planted(30), SETTINGS, watch=watch)
     _, alone = run(planted(30), SETTINGS)
     assert watch.epochs == 0
@@ -87,4 +90,4 @@ def test_a_best_embedding_that_overflowed_is_refused() -> None:
         return 1.0
 
     with pytest.raises(DataError, match=r"The embedding overflowed in epoch 12\. Lower learning"):
-        run(planted(30), SETTINGS, watch=Watch(judge, every=2, patience=99))
+        run(planted(30), SETTINGS, watch=EarlyStopping(judge, every=2, patience=99))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.training.early_stopping import FALL, LEAST_GAIN, LOOKS, Watch
+from xtcl.training.early_stopping import FALL, LEAST_GAIN, LOOKS, EarlyStopping
 
 NAN = float("nan")
 
@@ -23,7 +23,7 @@ def saying(verdicts: Iterable[float]) -> Callable[[Tensor], float]:
     return lambda _: next(prepared)
 
 
-def follow(watch: Watch, epochs: int) -> int:
+def follow(watch: EarlyStopping, epochs: int) -> int:
     """The epoch a training would stop after, whose embedding of an epoch is its number."""
     for epoch in range(1, epochs + 1):
         if watch.seen_enough(epoch, partial(torch.tensor, float(epoch))):
@@ -66,7 +66,7 @@ def _first_best(seen: list[float]) -> int:
     epochs=st.integers(1, 30),
 )
 def test_is_the_rule(verdicts: list[float], every: int, patience: int, epochs: int) -> None:
-    watch = Watch(saying(verdicts), every, patience)
+    watch = EarlyStopping(saying(verdicts), every, patience)
     best, last = rule(verdicts, every, patience, epochs)
     assert follow(watch, epochs) == last
     assert watch.epochs == best
@@ -93,7 +93,7 @@ def test_is_the_rule(verdicts: list[float], every: int, patience: int, epochs: i
     ],
 )
 def test_by_hand(verdicts: list[float], best: int, last: int) -> None:
-    watch = Watch(saying(verdicts), every=2, patience=2)
+    watch = EarlyStopping(saying(verdicts), every=2, patience=2)
     assert follow(watch, 12) == last
     assert watch.epochs == best
 
@@ -103,7 +103,7 @@ def test_by_hand(verdicts: list[float], best: int, last: int) -> None:
     [(0.5, 14), (0.52, 14), (0.53, 8), (-float("inf"), 14)],  # 2 * 6 + 2, or 6 + 2
 )
 def test_what_is_far_behind_waits_less(to_beat: float, last: int) -> None:
-    watch = Watch(saying([0.1, 0.4, 0.5, *[0.5] * 9]), every=2, patience=2, to_beat=to_beat)
+    watch = EarlyStopping(saying([0.1, 0.4, 0.5, *[0.5] * 9]), every=2, patience=2, to_beat=to_beat)
     assert follow(watch, 24) == last
     assert watch.epochs == 6
 
@@ -121,7 +121,7 @@ def test_embeds_only_when_it_asks_and_shows_the_judge_what_it_keeps() -> None:
         made.append(torch.zeros(1))
         return made[-1]
 
-    watch = Watch(judge, every=3, patience=9)
+    watch = EarlyStopping(judge, every=3, patience=9)
     for epoch in range(1, 11):
         watch.seen_enough(epoch, embed)
     assert len(made) == len(shown) == 3
@@ -129,7 +129,7 @@ def test_embeds_only_when_it_asks_and_shows_the_judge_what_it_keeps() -> None:
 
 
 def test_training_too_short_to_be_judged() -> None:
-    watch = Watch(saying([]), every=10)
+    watch = EarlyStopping(saying([]), every=10)
     assert follow(watch, 9) == 9
     assert watch.embedding is None
     assert watch.epochs == 0
@@ -140,4 +140,4 @@ def test_impossible_options(options: dict[str, int]) -> None:
     known = {"every": 5, "patience": 25} | options
     message = f"every={known['every']} and patience={known['patience']} must be at least 1."
     with pytest.raises(UsageError, match=message):
-        Watch(saying([]), **options)
+        EarlyStopping(saying([]), **options)

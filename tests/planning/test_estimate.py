@@ -10,7 +10,7 @@ from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.planning.memory_plan import estimate_fit
 from xtcl.planning.seconds import TWO_CORES, predicted_seconds
-from xtcl.planning.sizes import Workload
+from xtcl.planning.sizes import Sizes
 from xtcl.tasks.node_classification import NodeClassification
 
 SHARES = {"nodes": 0.1, "links": 0.6}
@@ -41,7 +41,7 @@ def test_every_stage_of_four_data_sets(name: str) -> None:
     nodes, edges, attributes, classes, measured = MEASURED[name]
     recipe = NodeClassification().recipe("gcn")
     stored, labelled = 4 * nodes * attributes, nodes // 10
-    work = Workload(name, "nodes", nodes, edges, attributes, stored, classes, labelled, recipe)
+    work = Sizes(name, "nodes", nodes, edges, attributes, stored, classes, labelled, recipe)
     found = predicted_seconds(work)
     told = [float(each or 0) / TWO_CORES for place, each in enumerate(found) if place != 3]
     assert sum(measured) / 1.4 < sum(told) < 1.4 * sum(measured)
@@ -51,7 +51,7 @@ def test_every_stage_of_four_data_sets(name: str) -> None:
 
 def test_a_device_that_was_not_measured_has_no_seconds() -> None:
     graph = block_model(100)
-    work = Workload(
+    work = Sizes(
         graph.name, "nodes", 100, 300, 32, 12_800, 4, 10, NodeClassification().recipe("gcn")
     )
     assert set(predicted_seconds(replace(work, device="mps"))) == {None}

@@ -22,13 +22,13 @@ from xtcl.planning.bytes import (
     store_bytes,
     usual_rows,
 )
-from xtcl.planning.memory_plan import EVERYTHING, INTERPRETER, lay_out, memory_there, plan_fit
-from xtcl.planning.sizes import Workload
+from xtcl.planning.memory_plan import INTERPRETER, NO_LIMIT, memory_there, plan_fit, plan_stages
+from xtcl.planning.sizes import Sizes
 from xtcl.prepare import fit_identity
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.tasks import make_task
-from xtcl.tasks.fit import FitOptions, find_positives
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.fit import FitOptions, sample_positives
+from xtcl.tasks.training_data import training_data
 
 GB = 2**30
 DATA_SETS = {
@@ -49,13 +49,13 @@ def work(
     task: str = "nodes",
     encoder: str = "gcn",
     cap: int | None = None,
-) -> Workload:
+) -> Sizes:
     recipe = make_task(task).recipe(encoder)
     recipe = replace(recipe, sampler=replace(recipe.sampler, cap=cap))
     labelled = nodes // 10 if task == "nodes" else 0
     stored = 4 * nodes * attributes
     sizes = (nodes, edges, attributes, stored, classes, labelled)
-    return Workload("planned", task, *sizes, recipe, encoder)
+    return Sizes("planned", task, *sizes, recipe, encoder)
 
 
 LARGE = work(100_000, 1_000_000, 128, cap=32)
@@ -65,7 +65,7 @@ LARGE = work(100_000, 1_000_000, 128, cap=32)
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_the_data_sets_train_over_the_whole_graph(name: str, task: str) -> None:
     known = work(*DATA_SETS[name], task=task)
-    plan = lay_out(known, 4 * GB)
+    plan = plan_stages(known, 4 * GB)
     assert plan.recipe == known.recipe
     assert plan.relations_kept
     assert plan.block_rows == usual_rows(known)
@@ -75,13 +75,13 @@ def test_the_data_sets_train_over_the_whole_graph(name: str, task: str) -> None:
 def test_without_a_budget_a_share_of_what_is_there_counts() -> None:
     known = work(*DATA_SETS["cora"])
     if memory_there("cpu") > 4 * GB:
-        assert plan_fit(known, None) == lay_out(known, EVERYTHING)
+        assert plan_fit(known, None) == plan_stages(known, NO_LIMIT)
 
 
 @pytest.mark.parametrize("encoder", ["gcn", "gat"])
 def test_mini_batches_come_in_where_a_full_pass_has_no_room(encoder: str) -> None:
     large = work(100_000, 1_000_000, 128, cap=32, encoder=encoder)
-    whole = lay_out(large, EVERYTHING)
+    whole = plan_stages(large, NO_LIMIT)
     assert not whole.mini_batches
     assert not whole.notes
     plan = plan_fit(large, 3 * GB)
@@ -96,7 +96,7 @@ def test_mini_batches_come_in_where_a_full_pass_has_no_room(encoder: str) -> Non
 
 def test_equal_work_gets_equal_plans_and_less_memory_never_more() -> None:
     assert plan_fit(LARGE, 3 * GB) == plan_fit(replace(LARGE), 3 * GB)
-    peaks = [lay_out(LARGE, budget).peak for budget in (3 * GB, 4 * GB, 8 * GB, EVERYTHING)]
+    peaks = [plan_stages(LARGE, budget).peak for budget in (3 * GB, 4 * GB, 8 * GB, NO_LIMIT)]
     assert peaks == sorted(peaks)
 
 
@@ -105,17 +105,17 @@ def test_blocks_fill_what_the_rest_leaves(rows: int) -> None:
     known = work(20_000, 40_000, 2)
     known = replace(known, recipe=known.recipe.each(lambda m: replace(m, encoder={"width": 8})))
     row = PAIR_BYTES * known.nodes
-    smallest = lay_out(known, 0)
+    smallest = plan_stages(known, 0)
     positives = next(stage for stage in smallest.stages if stage.name == "positives")
     budget = positives.peak + (rows - SMALLEST_BLOCK) * row
-    assert lay_out(known, budget).block_rows == min(rows, usual_rows(known))
-    assert lay_out(known, budget + row - 1).block_rows == min(rows, usual_rows(known))
+    assert plan_stages(known, budget).block_rows == min(rows, usual_rows(known))
+    assert plan_stages(known, budget + row - 1).block_rows == min(rows, usual_rows(known))
 
 
 def test_too_little_is_refused_with_the_numbers() -> None:
     exact = work(200_000, 400_000, 16)
     few = replace(exact, recipe=exact.recipe.each(lambda m: replace(m, encoder={"width": 16})))
-    least = lay_out(few, 0).peak
+    least = plan_stages(few, 0).peak
     assert plan_fit(few, least).block_rows == SMALLEST_BLOCK
     with pytest.raises(BudgetError, match=r"'planned' needs about .* GB and the budget is") as told:
         plan_fit(few, least - 2**20)
@@ -130,7 +130,7 @@ def test_top_k_mode_is_named_where_it_would_fit() -> None:
     capped = replace(
         narrow, recipe=replace(narrow.recipe, sampler=replace(narrow.recipe.sampler, cap=32))
     )
-    least, listed = lay_out(narrow, 0).peak, lay_out(capped, 0).peak
+    least, listed = plan_stages(narrow, 0).peak, plan_stages(capped, 0).peak
     assert listed < least
     with pytest.raises(BudgetError, match=r"with --cap 32 it needs about \d"):
         plan_fit(narrow, (least + listed) // 2)
@@ -180,15 +180,15 @@ def _tight() -> int:
 @pytest.mark.parametrize("cap", [None, 8, 32])
 def test_the_store_takes_what_was_told(cap: int | None, tmp_path: Path) -> None:
     graph = load_dataset("cora")
-    side = training_side(graph, make_split(graph, "nodes", 0))
+    side = training_data(graph, make_split(graph, "nodes", 0))
     task = make_task("nodes")
     recipe = task.recipe("gcn")
     recipe = replace(recipe, sampler=replace(recipe.sampler, cap=cap))
-    find_positives(side.graph, task, recipe, FitOptions(store=RelationStore(tmp_path)))
+    sample_positives(side.graph, task, recipe, FitOptions(store=RelationStore(tmp_path)))
     taken = sum(path.stat().st_size for path in tmp_path.iterdir())
-    told = store_bytes(Workload.of(side, "nodes", recipe, store=True))
+    told = store_bytes(Sizes.of(side, "nodes", recipe, store=True))
     assert taken / 2 < told < 2 * taken
-    assert store_bytes(Workload.of(side, "nodes", recipe)) == 0
+    assert store_bytes(Sizes.of(side, "nodes", recipe)) == 0
 
 
 def test_a_gpu_lists_more_at_a_time() -> None:

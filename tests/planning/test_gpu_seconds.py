@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from xtcl.planning.memory_plan import EVERYTHING, FitPlan, lay_out
+from xtcl.planning.memory_plan import NO_LIMIT, MemoryPlan, plan_stages
 from xtcl.planning.seconds import FIRST_FIT, predicted_seconds
-from xtcl.planning.sizes import Workload
+from xtcl.planning.sizes import Sizes
 from xtcl.tasks import make_task
 
 SIZES = {
@@ -36,22 +36,22 @@ MILLION = (46.0, 47.0, 22.0, 9.0)
 """The same stages of a million nodes with ten million links in top-k mode."""
 
 
-def work(name: str, task: str, device: str = "cuda", encoder: str = "gcn") -> Workload:
+def work(name: str, task: str, device: str = "cuda", encoder: str = "gcn") -> Sizes:
     nodes, edges, attributes, classes = SIZES[name]
     edges = edges if task == "nodes" else round(TRAINING_LINKS * edges)
     labelled = nodes // 10 if task == "nodes" else 0
     sizes = (nodes, edges, attributes, 4 * nodes * attributes, classes, labelled)
-    return Workload(name, task, *sizes, make_task(task).recipe(encoder), encoder, device)
+    return Sizes(name, task, *sizes, make_task(task).recipe(encoder), encoder, device)
 
 
-def million(index_past: int | None = None) -> Workload:
+def million(index_past: int | None = None) -> Sizes:
     recipe = make_task("nodes").recipe("gcn")
     recipe = replace(recipe, sampler=replace(recipe.sampler, cap=32, index_past=index_past))
     sizes = (10**6, 10**7, 128, 4 * 128 * 10**6, 8, 10**5)
-    return Workload("million", "nodes", *sizes, recipe, "gcn", "cuda")
+    return Sizes("million", "nodes", *sizes, recipe, "gcn", "cuda")
 
 
-def stages(plan: FitPlan) -> list[float]:
+def stages(plan: MemoryPlan) -> list[float]:
     """Seconds of relations, positives, training, and of the rest."""
     seconds = [float(stage.seconds or 0) for stage in plan.stages]
     return [*seconds[:3], sum(seconds[3:])]
@@ -63,43 +63,43 @@ def is_near(told: float, taken: float) -> bool:
 
 @pytest.mark.parametrize(("name", "task"), STAGES)
 def test_every_stage_in_exact_mode(name: str, task: str) -> None:
-    told = stages(lay_out(work(name, task), EVERYTHING))
+    told = stages(plan_stages(work(name, task), NO_LIMIT))
     for stage, taken in zip(told, STAGES[name, task], strict=True):
         assert is_near(stage, taken)
 
 
 @pytest.mark.parametrize("name", FITS)
 def test_whole_fits(name: str) -> None:
-    plan = lay_out(work(name, "nodes"), EVERYTHING)
+    plan = plan_stages(work(name, "nodes"), NO_LIMIT)
     assert plan.seconds is not None
     assert is_near(plan.seconds, FITS[name])
     assert plan.first_fit == FIRST_FIT
 
 
 def test_every_stage_of_a_million_nodes_in_top_k_mode() -> None:
-    for stage, taken in zip(stages(lay_out(million(), EVERYTHING)), MILLION, strict=True):
+    for stage, taken in zip(stages(plan_stages(million(), NO_LIMIT)), MILLION, strict=True):
         assert is_near(stage, taken)
 
 
 def test_an_index_was_not_measured_beside_a_gpu() -> None:
-    plan = lay_out(million(index_past=50_000), EVERYTHING)
+    plan = plan_stages(million(index_past=50_000), NO_LIMIT)
     assert [stage.name for stage in plan.stages if stage.seconds is None] == [
         "relations",
         "positives",
     ]
     assert plan.seconds is None
-    assert lay_out(million(index_past=10**6), EVERYTHING) != plan
+    assert plan_stages(million(index_past=10**6), NO_LIMIT) != plan
 
 
 def test_one_gpu_is_like_another_and_a_cpu_needs_no_start() -> None:
     known = work("cora", "nodes")
     assert predicted_seconds(known) == predicted_seconds(replace(known, device="cuda:1"))
-    assert lay_out(work("cora", "nodes", "cpu"), EVERYTHING).first_fit == 0
+    assert plan_stages(work("cora", "nodes", "cpu"), NO_LIMIT).first_fit == 0
 
 
 def test_steps_that_are_not_replayed_wait_for_the_cpu() -> None:
     gcn, gat = (
-        stages(lay_out(work("cora", "nodes", encoder=each), EVERYTHING))[2]
+        stages(plan_stages(work("cora", "nodes", encoder=each), NO_LIMIT))[2]
         for each in ("gcn", "gat")
     )
     assert gat > 2 * gcn

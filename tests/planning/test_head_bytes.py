@@ -10,23 +10,23 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from xtcl.config import Member, Plan, Recipe, TrainingSettings
+from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, TrainingConfig
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.nn.ensemble import Joined
+from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.planning.bytes import head_bytes
-from xtcl.planning.sizes import Workload
-from xtcl.tasks import logistic_solver as principal_rows
+from xtcl.planning.sizes import Sizes
+from xtcl.tasks import logistic_solver as rotate_rows
 from xtcl.tasks.fit import FitOptions, with_head
 from xtcl.tasks.logistic import LogisticHead
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.results import FittedEmbedding
-from xtcl.tasks.task import Choice
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.task import Selected
+from xtcl.tasks.training_data import TrainingData
 
 NODES, LEARNED, ATTRIBUTES = 1200, 700, 20
 CLASSES = np.arange(NODES) % 3
-PLAN = Plan((Member({"width": LEARNED}, TrainingSettings()),), attributes=1.0)
+PLAN = EnsembleConfig((EncoderConfig({"width": LEARNED}, TrainingConfig()),), attributes=1.0)
 
 
 def some_labels(labelled: int) -> Graph:
@@ -43,16 +43,16 @@ class Sure(NodeClassification):
         return float("nan")
 
 
-def measured(side: TrainingSide, recipe: Recipe) -> int:
+def measured(side: TrainingData, recipe: FitConfig) -> int:
     """The most bytes that are there at once, with the embedding that was there before."""
     noise = torch.Generator().manual_seed(0)
     z = 0.05 * torch.randn(NODES, LEARNED + 3 * ATTRIBUTES, generator=noise)
     z[np.arange(NODES), CLASSES] += 2.0
     nothing: Any = None
-    encoder = Joined([], [], attributes=1.0)
+    encoder = EncoderEnsemble([], [], attributes=1.0)
     fitted = FittedEmbedding(nothing, nothing, PLAN, encoder, z, ())
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
-        with_head(side, Sure(), recipe, Choice(PLAN), fitted, FitOptions())
+        with_head(side, Sure(), recipe, Selected(PLAN), fitted, FitOptions())
     events = watched.profiler.kineto_results.events()
     changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
     return z.nbytes + max(accumulate(int(size) for _, size in changes))
@@ -62,11 +62,11 @@ def measured(side: TrainingSide, recipe: Recipe) -> int:
 def test_is_what_the_head_takes(
     labelled: int, sure: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(principal_rows, "FEW", 200)
-    monkeypatch.setattr(principal_rows, "BLOCK", 2**15)
-    recipe = Recipe(plans=(PLAN,), doubt=0.025, sure=sure)
-    side = TrainingSide(some_labels(labelled))
-    work = Workload.of(side, "nodes", recipe)
+    monkeypatch.setattr(rotate_rows, "FEW", 200)
+    monkeypatch.setattr(rotate_rows, "BLOCK", 2**15)
+    recipe = FitConfig(plans=(PLAN,), doubt=0.025, sure=sure)
+    side = TrainingData(some_labels(labelled))
+    work = Sizes.of(side, "nodes", recipe)
     assert (work.labelled, work.width) == (labelled, LEARNED + 3 * ATTRIBUTES)
     taken = measured(side, recipe)
     predicted = head_bytes(work)

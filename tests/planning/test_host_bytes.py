@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from xtcl.planning.memory_plan import EVERYTHING, lay_out
-from xtcl.planning.sizes import Workload
+from xtcl.planning.memory_plan import NO_LIMIT, plan_stages
+from xtcl.planning.sizes import Sizes
 from xtcl.tasks import make_task
 
 GB = 2**30
@@ -18,16 +18,16 @@ MEASURED = {
 """Nodes, and GB resident at the peak of each stage (results/performance/million-h200.txt)."""
 
 
-def work(nodes: int, device: str = "cuda") -> Workload:
+def work(nodes: int, device: str = "cuda") -> Sizes:
     recipe = make_task("nodes").recipe("gcn")
     recipe = replace(recipe, sampler=replace(recipe.sampler, cap=32))
     sizes = (nodes, 10 * nodes, 128, 4 * 128 * nodes, 8, nodes // 10)
-    return Workload("large", "nodes", *sizes, recipe, "gcn", device)
+    return Sizes("large", "nodes", *sizes, recipe, "gcn", device)
 
 
 @pytest.mark.parametrize("nodes", MEASURED)
 def test_as_measured(nodes: int) -> None:
-    plan = lay_out(work(nodes), EVERYTHING)
+    plan = plan_stages(work(nodes), NO_LIMIT)
     for stage, taken in zip(plan.stages, MEASURED[nodes], strict=True):
         assert stage.host_peak is not None
         assert 0.98 * taken <= stage.host_peak / GB <= 1.4 * taken
@@ -35,14 +35,14 @@ def test_as_measured(nodes: int) -> None:
 
 
 def test_on_a_cpu_it_is_the_peak_itself() -> None:
-    plan = lay_out(work(50_000, "cpu"), EVERYTHING)
+    plan = plan_stages(work(50_000, "cpu"), NO_LIMIT)
     assert {stage.host_peak for stage in plan.stages} == {None}
     assert plan.host_peak is None
     assert plan.described()["host_peak_bytes"] is None
 
 
 def test_as_plain_values() -> None:
-    plan = lay_out(work(50_000), EVERYTHING)
+    plan = plan_stages(work(50_000), NO_LIMIT)
     told = plan.described()
     assert told["host_peak_bytes"] == plan.host_peak
     assert [stage["host_peak"] for stage in told["stages"]] == [s.host_peak for s in plan.stages]

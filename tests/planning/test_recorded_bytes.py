@@ -9,29 +9,29 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from xtcl.config import BatchSettings, Member
+from xtcl.config import BatchConfig, EncoderConfig
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.nn import loss
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.gcn import GCNEncoder
 from xtcl.planning.bytes import encoder_of, step_bytes
-from xtcl.planning.memory_plan import EVERYTHING, lay_out
-from xtcl.planning.sizes import Workload
+from xtcl.planning.memory_plan import NO_LIMIT, plan_stages
+from xtcl.planning.sizes import Sizes
 from xtcl.tasks import make_task
 
 NODES, COLUMNS = 1000, 60
 
 
-def work(task: str, encoder: str = "gcn", nodes: int = NODES) -> Workload:
+def work(task: str, encoder: str = "gcn", nodes: int = NODES) -> Sizes:
     sizes = (nodes, 3 * nodes // 2, COLUMNS, 4 * nodes * COLUMNS, 4, nodes // 10)
-    return Workload("planned", task, *sizes, make_task(task).recipe(encoder), encoder)
+    return Sizes("planned", task, *sizes, make_task(task).recipe(encoder), encoder)
 
 
-def told(known: Workload, member: Member) -> int:
+def told(known: Sizes, member: EncoderConfig) -> int:
     return step_bytes(known, encoder_of(known, member), member.training)
 
 
-def on_both(known: Workload, member: Member) -> tuple[int, int]:
+def on_both(known: Sizes, member: EncoderConfig) -> tuple[int, int]:
     return told(known, member), told(replace(known, device="cuda"), member)
 
 
@@ -58,7 +58,7 @@ def test_attention_and_mini_batches_are_not_recorded() -> None:
     assert cpu < gpu < 1.5 * cpu
     known = work("nodes")
     member = known.recipe.plans[0].members[0]
-    batch = BatchSettings(neighbours=())
+    batch = BatchConfig(neighbours=())
     cpu, gpu = on_both(known, replace(member, training=replace(member.training, batch=batch)))
     assert cpu < gpu < 1.5 * cpu
 
@@ -85,8 +85,8 @@ def test_by_hand_it_is_what_the_loss_of_a_gpu_takes(monkeypatch: pytest.MonkeyPa
 
 def test_mini_batches_come_in_where_a_recording_has_no_room() -> None:
     known = work("nodes", nodes=200_000)
-    enough = lay_out(known, EVERYTHING).peak
-    assert not lay_out(known, enough).mini_batches
+    enough = plan_stages(known, NO_LIMIT).peak
+    assert not plan_stages(known, enough).mini_batches
     on_gpu = replace(known, device="cuda")
-    assert not lay_out(on_gpu, EVERYTHING).mini_batches
-    assert lay_out(on_gpu, enough).mini_batches
+    assert not plan_stages(on_gpu, NO_LIMIT).mini_batches
+    assert plan_stages(on_gpu, enough).mini_batches

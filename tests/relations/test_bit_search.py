@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import shortest_path
 from strategies import make_view, random_links
 
 from xtcl.relations import graph_distance as bit_search
-from xtcl.relations.graph_distance import BitSearch, GraphDistance
+from xtcl.relations.graph_distance import BitParallelBFS, GraphDistance
 
 
 def star(num_nodes: int) -> sp.csr_array:
@@ -51,20 +51,20 @@ def test_steps_are_counted_from_distances(
 ) -> None:
     monkeypatch.setattr(bit_search, "FEW", few)
     nodes = np.random.default_rng(0).integers(0, 90, number)  # some of them twice
-    found = BitSearch(GRAPHS[graph]).steps_within_reach(nodes, most)
+    found = BitParallelBFS(GRAPHS[graph]).steps_within_reach(nodes, most)
     assert np.array_equal(found, steps_by_definition(GRAPHS[graph], nodes, most))
 
 
 @pytest.mark.parametrize("most", [255, 256, 299, 400])
 def test_long_ways_are_counted_too(most: int) -> None:
     nodes = np.array([0, 150, 299])
-    found = BitSearch(path(300)).steps_within_reach(nodes, most)
+    found = BitParallelBFS(path(300)).steps_within_reach(nodes, most)
     assert np.array_equal(found, steps_by_definition(path(300), nodes, most))
 
 
 def test_memory_is_that_of_the_answer_and_not_of_all_pairs() -> None:
     count = 4000
-    search = BitSearch(random_links(count, 4 / count))
+    search = BitParallelBFS(random_links(count, 4 / count))
     tracemalloc.start()
     search.steps_within_reach(np.arange(64), 12)
     peak = tracemalloc.get_traced_memory()[1]

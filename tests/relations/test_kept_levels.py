@@ -9,9 +9,9 @@ import pytest
 import torch
 from strategies import make_view
 
-from xtcl.config import SamplerSettings
+from xtcl.config import SamplerConfig
 from xtcl.relations.registry import PAPER_RELATIONS, resolve_relations
-from xtcl.relations.rows import PatternRows
+from xtcl.relations.rows import DenseRows
 from xtcl.relations.view import LABELS
 from xtcl.sampling import xgsampler
 from xtcl.sampling.xgsampler import XGSampler
@@ -22,14 +22,14 @@ def test_views_that_differ_in_labels_share_what_is_kept() -> None:
     view = make_view(50, 2)
     relations = resolve_relations("paper")
     nodes = torch.tensor([40, 3, 17, 8])
-    kept = PatternRows(relations, view, (0.7,)).kept(nodes)
+    kept = DenseRows(relations, view, (0.7,)).kept(nodes)
     assert set(kept) == {
         relation.name for relation in PAPER_RELATIONS if LABELS not in relation.reads
     }
     fold = view.hiding_labels(np.arange(0, 50, 2))
     asked = nodes[[2, 0]]
-    with_kept = PatternRows(relations, fold, (0.7,), kept=kept)
-    without = PatternRows(relations, fold, (0.7,))
+    with_kept = DenseRows(relations, fold, (0.7,), kept=kept)
+    without = DenseRows(relations, fold, (0.7,))
     for found, expected in zip(with_kept.levels(asked), without.levels(asked), strict=True):
         assert torch.equal(found, expected)
     for both, expected_both in zip(with_kept(asked), without(asked), strict=True):
@@ -39,8 +39,8 @@ def test_views_that_differ_in_labels_share_what_is_kept() -> None:
 
 def test_what_is_kept_is_not_computed_again() -> None:
     view = make_view(50, 2)
-    kept = PatternRows(resolve_relations("link"), view, (0.7,)).kept(torch.arange(10))
-    (rows,) = PatternRows(resolve_relations("link"), view, (0.7,), kept=kept).by_relation
+    kept = DenseRows(resolve_relations("link"), view, (0.7,)).kept(torch.arange(10))
+    (rows,) = DenseRows(resolve_relations("link"), view, (0.7,), kept=kept).by_relation
     assert [rows] == list(kept.values())
 
 
@@ -51,7 +51,7 @@ def test_a_sampler_counts_the_same_with_levels_that_its_folds_share(
 ) -> None:
     view = make_view(50, 2)
     folds = make_task(task).folds(view, 3, np.random.default_rng(0))
-    settings = SamplerSettings(quantiles=(0.7,))
+    settings = SamplerConfig(quantiles=(0.7,))
     plain = XGSampler("paper", settings, block_rows=height).fit(view, folds)
     kept: list[int] = []
     keep = XGSampler._kept_levels

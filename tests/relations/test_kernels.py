@@ -18,7 +18,7 @@ from strategies import make_view, random_links
 from xtcl.relations import diameter
 from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.registry import resolve_relations
-from xtcl.relations.rows import PatternRows
+from xtcl.relations.rows import DenseRows
 from xtcl.relations.sparse import to_device
 from xtcl.relations.thresholds import PAPER_QUANTILES, levels_above, rank_from_top, thresholds
 from xtcl.relations.topology import Topology
@@ -122,16 +122,16 @@ def test_distances_on_a_gpu_are_those_on_a_cpu() -> None:
 
 @pytest.mark.parametrize("density", [0.2, 0.6])
 def test_a_sparse_product_is_added(density: float) -> None:
-    from xtcl.relations.triton_kernels import Links, add_product_, product
+    from xtcl.relations.triton_kernels import LinkSegments, add_product_, sparse_product_kernel
 
     matrix = random_links(40, density)
     matrix.data[:] = np.random.default_rng(1).random(matrix.nnz)
-    links = Links.of(matrix, DEVICE)
+    links = LinkSegments.of(matrix, DEVICE)
     noise = torch.Generator().manual_seed(0)
     values, target = (torch.rand(40, 37, generator=noise) for _ in range(2))
     nodes = torch.arange(37) % 5  # some of them twice
     expected = torch.from_numpy(matrix.toarray()) @ values
-    torch.testing.assert_close(product(links, values.to(DEVICE)).cpu(), expected)
+    torch.testing.assert_close(sparse_product_kernel(links, values.to(DEVICE)).cpu(), expected)
     found = target.clone().to(DEVICE)
     add_product_(found, links, values.to(DEVICE), nodes.to(DEVICE), 0.25, 0.5, 3.0)
     expected = 0.25 * target + 0.5 * expected
@@ -140,12 +140,12 @@ def test_a_sparse_product_is_added(density: float) -> None:
 
 
 def test_rows_of_a_sparse_matrix_get_their_zeros() -> None:
-    from xtcl.relations.triton_kernels import dense_rows
+    from xtcl.relations.triton_kernels import dense_rows_kernel
 
     matrix = random_links(70, 0.6)  # rows longer than what is written together
     matrix.data[:] = np.random.default_rng(1).random(matrix.nnz)
     nodes = torch.tensor([3, 69, 3, 0])
-    found = dense_rows(to_device(matrix, DEVICE), nodes.to(DEVICE))
+    found = dense_rows_kernel(to_device(matrix, DEVICE), nodes.to(DEVICE))
     assert np.array_equal(found.cpu().numpy(), matrix.toarray()[nodes.numpy()])
 
 
@@ -180,7 +180,7 @@ def test_mutual_information_takes_the_place_of_common_neighbours(density: float)
 def test_rows_of_a_block_make_nobody_wait() -> None:
     """Not even to be told how many entries or paths there are."""
     view = replace(make_view(400, 0), device=DEVICE)
-    rows = PatternRows(resolve_relations("paper"), view, PAPER_QUANTILES)
+    rows = DenseRows(resolve_relations("paper"), view, PAPER_QUANTILES)
     nodes = torch.arange(0, 400, 3, device=DEVICE)
     expected = pattern_codes(rows, nodes)  # what all rows share is made now
     with warnings.catch_warnings():

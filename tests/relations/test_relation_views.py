@@ -14,10 +14,10 @@ from strategies import make_graph, make_view, views
 from xtcl.graph.graph import Graph
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_similarity import AttributeSimilarity
-from xtcl.relations.blocks import CPU_BLOCK, GPU_BLOCK, block_height
+from xtcl.relations.blocks import CPU_BLOCK, GPU_BLOCK, rows_per_block
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import tile_rows
-from xtcl.relations.rows import usable
+from xtcl.relations.rows import usable_relations
 from xtcl.relations.sparse import dense_on
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
 
@@ -111,7 +111,7 @@ def test_evidence_names_what_is_there() -> None:
 
 def test_usable_relations_and_what_the_others_lack() -> None:
     relations = resolve_relations("paper")
-    there, lacking = usable(relations, make_view(9, 0, attributes="none", labels="none"))
+    there, lacking = usable_relations(relations, make_view(9, 0, attributes="none", labels="none"))
     assert [r.name for r in there] == ["link", "pagerank", "jaccard", "topology", "graph-distance"]
     assert lacking == {
         "attribute-similarity": ["attributes"],
@@ -119,17 +119,17 @@ def test_usable_relations_and_what_the_others_lack() -> None:
         "label-distribution": ["labels"],
         "attribute-label-distribution": ["attributes", "labels"],
     }
-    there, lacking = usable(relations, make_view(9, 0))
+    there, lacking = usable_relations(relations, make_view(9, 0))
     assert there == relations
     assert lacking == {}
-    there, _ = usable(relations, make_view(9, 0, "empty"))
+    there, _ = usable_relations(relations, make_view(9, 0, "empty"))
     assert [r.name for r in there] == ["attribute-similarity"]
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("count", [2, 1000, 10**6, 10**9])
 def test_block_height_keeps_an_array_within_its_bytes(count: int, device: str) -> None:
-    height, allowed = block_height(count, device), CPU_BLOCK if device == "cpu" else GPU_BLOCK
+    height, allowed = rows_per_block(count, device), CPU_BLOCK if device == "cpu" else GPU_BLOCK
     tile = tile_rows(torch.device(device))
     assert height == 1 or height * count * 4 <= allowed
     assert height % tile == 0 or height < tile

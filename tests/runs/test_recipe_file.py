@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from small_runs import small_graph, small_model, small_split
 
-from xtcl.config import Recipe
+from xtcl.config import FitConfig
 from xtcl.errors import DataError, UsageError
-from xtcl.model_selection.search_space import knobs_of, turn
+from xtcl.model_selection.search_space import apply_change, parameters_of
 from xtcl.runs.config_file import read_recipe, to_toml, write_tuned
 from xtcl.tasks import make_task
 
@@ -24,7 +24,7 @@ def described(task: str, encoder: str) -> dict[str, object]:
     return {"task": task, "encoder": encoder, "seed": 7}
 
 
-def written(path: Path, recipe: Recipe | None = None) -> Path:
+def written(path: Path, recipe: FitConfig | None = None) -> Path:
     chosen = recipe or make_task("nodes").recipe("gcn")
     write_tuned(path, described("nodes", "gcn"), chosen)
     return path
@@ -33,8 +33,8 @@ def written(path: Path, recipe: Recipe | None = None) -> Path:
 @pytest.mark.parametrize(("task", "encoder"), EVERY)
 def test_recipes_come_back_as_they_were(task: str, encoder: str, tmp_path: Path) -> None:
     default = make_task(task).recipe(encoder)
-    knobs = knobs_of(task, default)
-    far = turn(default, knobs, {knob.name: knob.values[-1] for knob in knobs})
+    knobs = parameters_of(task, default)
+    far = apply_change(default, knobs, {knob.name: knob.values[-1] for knob in knobs})
     for recipe in (default, far, default.literal(encoder), replace(default, draws=None)):
         path = tmp_path / "tuned.toml"
         write_tuned(path, described(task, encoder), recipe)

@@ -19,7 +19,7 @@ from small_runs import (
     small_split,
 )
 
-from xtcl.config import BatchSettings, Member, Recipe
+from xtcl.config import BatchConfig, EncoderConfig, FitConfig
 from xtcl.errors import DataError
 from xtcl.estimator import XTCL
 from xtcl.nn.encoder import encoder_inputs
@@ -28,17 +28,17 @@ from xtcl.tasks import make_task
 from xtcl.training.checkpoint import Checkpoints
 
 KINDS = [("nodes", "gcn"), ("nodes", "gat"), ("links", "gcn")]
-BATCH = BatchSettings((3, None), block=50)
+BATCH = BatchConfig((3, None), block=50)
 
 
-def recipe_of(task: str, encoder: str, batch: BatchSettings) -> Recipe:
-    def changed(member: Member) -> Member:
+def recipe_of(task: str, encoder: str, batch: BatchConfig) -> FitConfig:
+    def changed(member: EncoderConfig) -> EncoderConfig:
         return replace(member, training=replace(member.training, anchors=20, batch=batch))
 
     return narrow(make_task(task).recipe(encoder), 12).each(changed)
 
 
-def fit(task: str, encoder: str, batch: BatchSettings = BATCH, **settings: Any) -> XTCL:
+def fit(task: str, encoder: str, batch: BatchConfig = BATCH, **settings: Any) -> XTCL:
     graph, checkpoints = small_graph(), settings.pop("checkpoints", None)
     chosen = recipe_of(task, encoder, batch)
     model = small_model(task, encoder, recipe=chosen, width=None, epochs=None, **settings)

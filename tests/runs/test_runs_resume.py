@@ -23,7 +23,7 @@ from small_runs import (
     small_split,
 )
 
-from xtcl.config import Plan, Recipe
+from xtcl.config import EnsembleConfig, FitConfig
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
@@ -188,14 +188,14 @@ def test_a_saved_choice_is_believed(tmp_path: Path) -> None:
     saved = checkpoints.load("choice")
     assert saved is not None
     stored = json.loads(saved["plan"].numpy().tobytes())
-    assert Plan.from_plain(stored) == usual.plan_
+    assert EnsembleConfig.from_plain(stored) == usual.plan_
     stored["members"][0]["training"]["epochs"] = 7
     text = bytearray(json.dumps(stored).encode())
     checkpoints.save("choice", saved | {"plan": torch.frombuffer(text, dtype=torch.uint8)})
     for training in (tmp_path / "checkpoint").rglob("training.safetensors"):
         training.unlink()
     other = fit_judged(checkpoints=checkpoints)
-    assert other.plan_ == Plan.from_plain(stored)
+    assert other.plan_ == EnsembleConfig.from_plain(stored)
     assert [len(curve) for curve in other.loss_curves_] == [7]
 
 
@@ -214,7 +214,7 @@ def changed_fits() -> dict[str, Sides]:
         "same": (small_model(), graph, split),
         "seed": (small_model(random_state=1), graph, split),
         "width": (small_model(width=16), graph, split),
-        "recipe": (small_model(recipe=Recipe()), graph, split),
+        "recipe": (small_model(recipe=FitConfig()), graph, split),
         "epochs": (small_model(epochs=None), graph, split),
         "encoder": (small_model(encoder="gat"), graph, split),
         "sampler": (small_model(sampler="paper"), graph, split),

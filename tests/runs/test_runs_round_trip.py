@@ -27,7 +27,7 @@ from small_runs import (
 )
 
 import xtcl
-from xtcl.config import Member, Plan, Recipe, TrainingSettings
+from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, TrainingConfig
 from xtcl.errors import UsageError
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
@@ -47,14 +47,14 @@ FILES = {
     "events.jsonl",
 }
 
-TWO = Recipe(
+TWO = FitConfig(
     plans=(
-        Plan(
+        EnsembleConfig(
             (
-                Member({"width": 8, "hops": 3}, TrainingSettings(epochs=12)),
-                Member(
+                EncoderConfig({"width": 8, "hops": 3}, TrainingConfig(epochs=12)),
+                EncoderConfig(
                     {"width": 8, "layers": 2, "batch_norm": True},
-                    TrainingSettings(epochs=12, anchors=None),
+                    TrainingConfig(epochs=12, anchors=None),
                     weight=0.3,
                 ),
             ),
@@ -332,8 +332,8 @@ def test_toml_of_a_name_that_would_break_it() -> None:
 def test_the_config_is_the_recipe() -> None:
     model = small_model("links", quantiles=[0.9, 0.95], temperature=0.1).fit(small_graph())
     config = tomllib.loads(config_text(model))
-    assert Recipe.from_plain(config["recipe"]) == model.recipe_
-    assert Plan.from_plain(config["plan"]) == model.plan_
+    assert FitConfig.from_plain(config["recipe"]) == model.recipe_
+    assert EnsembleConfig.from_plain(config["plan"]) == model.plan_
     expected = without_none(json.loads(json.dumps(asdict(model.recipe_))))
     assert config["recipe"] == expected
     assert config["plan"] in expected["plans"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from strategies import make_view
 
-from xtcl.config import SamplerSettings
+from xtcl.config import SamplerConfig
 from xtcl.relations.store.key import name_of
 from xtcl.relations.store.relation_store import RelationStore, StoreEntry
 from xtcl.sampling.folds import label_folds
@@ -25,7 +25,7 @@ def fitted(
 ) -> XGSampler:
     view = make_view(50, 2)
     folds = label_folds(view, None, 3, np.random.default_rng(0))
-    settings = SamplerSettings((0.7,), sweeps=sweeps, cap=cap, index_past=index_past)
+    settings = SamplerConfig((0.7,), sweeps=sweeps, cap=cap, index_past=index_past)
     return XGSampler("paper", settings, seed=seed, store=store).fit(view, folds)
 
 

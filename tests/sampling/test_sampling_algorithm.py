@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from strategies import make_view, views
 from torch import Tensor
 
-from xtcl.config import SamplerSettings
+from xtcl.config import SamplerConfig
 from xtcl.relations.registry import (
     forget_relation,
     register_relation,
@@ -183,7 +183,7 @@ def labelled_pairs(view: TrainingView) -> dict[Pair, int]:
     return {(u, v): int(view.labels[u] == view.labels[v]) for u in known for v in known if u != v}
 
 
-def fitted(view: TrainingView, settings: SamplerSettings, *, crossfit: int = 0) -> XGSampler:
+def fitted(view: TrainingView, settings: SamplerConfig, *, crossfit: int = 0) -> XGSampler:
     alike = same_class(view)
     folds = label_folds(view, lambda u, v: alike[np.ix_(u, v)], crossfit, np.random.default_rng(0))
     return XGSampler(relation_names(), settings).fit(view, folds)
@@ -193,7 +193,7 @@ def fitted(view: TrainingView, settings: SamplerSettings, *, crossfit: int = 0) 
 def test_paper_settings_are_algorithm_1(view: TrainingView) -> None:
     y = labelled_pairs(view)
     assume(y)
-    sampler = fitted(view, SamplerSettings.paper())
+    sampler = fitted(view, SamplerConfig.paper())
     above = {r.name: levels_of(r.name, view, list(y), [0.99]) for r in sampler.relations_}
     ordered = by_precision(above, y, top=1)
     expected = algorithm_1(above, y, ordered, lam=1.0)
@@ -215,7 +215,7 @@ def test_paper_settings_are_algorithm_1_on_a_larger_graph(seed: int) -> None:
     """Ten relations, one of them our own, where the 99th percentile lies inside the row."""
     view = make_view(110, seed, attributes="signed", known=0.3)
     y = labelled_pairs(view)
-    sampler = fitted(view, SamplerSettings.paper())
+    sampler = fitted(view, SamplerConfig.paper())
     assert len(sampler.relations_) == 10
     above = {r.name: levels_of(r.name, view, list(y), [0.99]) for r in sampler.relations_}
     ordered = by_precision(above, y, top=1)
@@ -243,7 +243,7 @@ def test_general_settings_are_the_general_algorithm(
 ) -> None:
     y = labelled_pairs(view)
     assume(y)
-    sampler = fitted(view, SamplerSettings(quantiles, base, sweeps, penalty, prior_pairs))
+    sampler = fitted(view, SamplerConfig(quantiles, base, sweeps, penalty, prior_pairs))
     levels = {r.name: levels_of(r.name, view, list(y), quantiles) for r in sampler.relations_}
     ordered = by_precision(levels, y, top=len(quantiles))
     matches = sum(y.values())
@@ -280,7 +280,7 @@ def test_general_settings_are_the_general_algorithm(
 def test_links_without_crossfit_are_algorithm_1_on_links(seed: int) -> None:
     """V_L are the nodes with links, and I_t is the adjacency."""
     view = make_view(20, seed, known=0.0)
-    sampler = XGSampler("paper", SamplerSettings.paper())
+    sampler = XGSampler("paper", SamplerConfig.paper())
     sampler.fit(view, link_folds(view, 0, np.random.default_rng(0)))
     linked = [int(u) for u in range(20) if view.adjacency[[u]].nnz]
     A = view.adjacency.toarray()
@@ -298,7 +298,7 @@ def test_links_without_crossfit_are_algorithm_1_on_links(seed: int) -> None:
 def test_crossfit_labels_are_the_general_algorithm_on_the_folds(seed: int) -> None:
     """Levels from the view without the fold's labels, pairs from inside the fold."""
     view = make_view(40, seed, known=0.7)
-    settings = SamplerSettings(quantiles=(0.8,), sweeps=5, prior_pairs=10)
+    settings = SamplerConfig(quantiles=(0.8,), sweeps=5, prior_pairs=10)
     sampler = fitted(view, settings, crossfit=4)
     alike = same_class(view)
     folds = label_folds(view, lambda u, v: alike[np.ix_(u, v)], 4, np.random.default_rng(0))

@@ -13,14 +13,14 @@ import torch
 from strategies import make_view
 from torch import Tensor
 
-from xtcl.config import SamplerSettings
+from xtcl.config import SamplerConfig
 from xtcl.relations.attribute_similarity import AttributeSimilarity
-from xtcl.relations.blocks import in_blocks
+from xtcl.relations.blocks import run_in_blocks
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, Rows, SimilarityRows
 from xtcl.relations.sparse import LevelLists
 from xtcl.relations.store.relation_store import RelationStore
-from xtcl.relations.topk_rows import CappedRows
+from xtcl.relations.topk_rows import TopKRows
 from xtcl.relations.view import ATTRIBUTES, TrainingView
 from xtcl.sampling.folds import label_folds, link_folds
 from xtcl.sampling.xgsampler import XGSampler
@@ -71,7 +71,7 @@ def result(
     view = make_view(NODES, 1, attributes="signed")
     rng = np.random.default_rng(0)
     folds = label_folds(view, None, 3, rng) if task == "nodes" else link_folds(view, 3, rng)
-    settings = SamplerSettings(quantiles=(0.7, 0.95), cap=cap)
+    settings = SamplerConfig(quantiles=(0.7, 0.95), cap=cap)
     sampler = XGSampler(relations, settings, block_rows=block_rows, store=store).fit(view, folds)
     found = sampler.positives(6, exclude=view.adjacency if task == "links" else None)
     pairs = sampler.similarities(rng.integers(NODES, size=(2, 50)))
@@ -109,15 +109,15 @@ def test_a_store_gets_every_row_once(block_rows: int, cap: int | None, tmp_path:
 def test_lists_of_top_k_mode_too(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     relations = list(resolve_relations("paper"))
     plain = result(task, relations=relations, cap=5)
-    original, asked = CappedRows.lists, set()
+    original, asked = TopKRows.lists, set()
 
-    def crowded(rows: CappedRows, nodes: Tensor) -> Iterator[LevelLists]:
+    def crowded(rows: TopKRows, nodes: Tensor) -> Iterator[LevelLists]:
         asked.add(len(nodes))
         if len(nodes) > ROOM:
             raise torch.OutOfMemoryError
         return original(rows, nodes)
 
-    monkeypatch.setattr(CappedRows, "lists", crowded)
+    monkeypatch.setattr(TopKRows, "lists", crowded)
     assert result(task, relations=relations, cap=5) == plain
     assert {32, 16, 8} <= asked
 
@@ -135,15 +135,15 @@ def no_room_above(rows: int, asked: list[int]) -> Callable[[Tensor], list[int]]:
 
 def test_the_smaller_height_stays() -> None:
     asked: list[int] = []
-    found = list(in_blocks(no_room_above(3, asked), torch.arange(11), 8))
+    found = list(run_in_blocks(no_room_above(3, asked), torch.arange(11), 8))
     assert found == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [10]]
     assert asked == [8, 4, 2, 2, 2, 2, 2, 1]
 
 
 def test_one_row_without_room_is_an_error() -> None:
     with pytest.raises(torch.OutOfMemoryError, match="no room"):
-        list(in_blocks(no_room_above(0, []), torch.arange(5), 4))
+        list(run_in_blocks(no_room_above(0, []), torch.arange(5), 4))
 
 
 def test_no_nodes_are_no_blocks() -> None:
-    assert list(in_blocks(no_room_above(9, []), torch.arange(0), 4)) == []
+    assert list(run_in_blocks(no_room_above(9, []), torch.arange(0), 4)) == []

@@ -10,12 +10,18 @@ from hypothesis import strategies as st
 
 from xtcl.relations.view import TrainingView
 from xtcl.sampling import folds as judges
-from xtcl.sampling.folds import Answers, Judge, judge_by_class, judge_by_indicator, judge_by_links
+from xtcl.sampling.folds import (
+    LabelledPairs,
+    PairLabels,
+    label_pairs_by_class,
+    label_pairs_by_indicator,
+    label_pairs_by_link,
+)
 
 COUNT = 12
 
 
-def check(judge: Judge, alike: np.ndarray, counts: np.ndarray, queries: np.ndarray) -> None:
+def check(judge: PairLabels, alike: np.ndarray, counts: np.ndarray, queries: np.ndarray) -> None:
     """`judge` says of some pairs what the matrices [V, V] do, and the right totals."""
     listed = np.random.default_rng(0).random(alike.shape) < 0.3
     listed[:, ~counts.any(axis=0)] = False  # nodes that are no candidates
@@ -29,7 +35,7 @@ def check(judge: Judge, alike: np.ndarray, counts: np.ndarray, queries: np.ndarr
     np.testing.assert_array_equal(said.totals, expected)
 
 
-def asked(judge: Judge, *arrays: np.ndarray) -> Answers:
+def asked(judge: PairLabels, *arrays: np.ndarray) -> LabelledPairs:
     return judge(torch.device("cpu"))(*(torch.from_numpy(array) for array in arrays))
 
 
@@ -45,10 +51,10 @@ def test_classes_and_functions(
     classes = np.array(labels)
     alike = classes[:, None] == classes
     counts = np.isin(np.arange(COUNT), candidates) & ~np.eye(COUNT, dtype=bool)
-    check(judge_by_class(classes, candidates), alike, counts, np.sort(queries))
+    check(label_pairs_by_class(classes, candidates), alike, counts, np.sort(queries))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judges, "MAX_ASKED", at_once)
-        judge = judge_by_indicator(lambda u, v: alike[np.ix_(u, v)], candidates)
+        judge = label_pairs_by_indicator(lambda u, v: alike[np.ix_(u, v)], candidates)
     check(judge, alike, counts, np.sort(queries))
 
 
@@ -68,8 +74,8 @@ def test_links(links: list[tuple[int, int, bool]], queries: np.ndarray) -> None:
     alike, seen = target.toarray() > 0, known.toarray() > 0
     everyone = np.arange(COUNT)
     queries = np.sort(queries)
-    check(judge_by_links(target, queries, everyone, known), alike, different & ~seen, queries)
-    check(judge_by_links(target, queries, everyone), alike, different, queries)
+    check(label_pairs_by_link(target, queries, everyone, known), alike, different & ~seen, queries)
+    check(label_pairs_by_link(target, queries, everyone), alike, different, queries)
 
 
 def test_many_labels_make_no_table_of_pairs() -> None:
@@ -78,7 +84,7 @@ def test_many_labels_make_no_table_of_pairs() -> None:
     classes = np.arange(count) % 7
     nothing = np.zeros(0, dtype=np.int64)
     everyone = np.arange(count)
-    said = asked(judge_by_class(classes, everyone), everyone, nothing, nothing)
+    said = asked(label_pairs_by_class(classes, everyone), everyone, nothing, nothing)
     sizes = np.bincount(classes)
     assert said.totals[:, 1].sum() == (sizes * (sizes - 1)).sum()
     assert said.totals.sum() == count * (count - 1)

@@ -11,11 +11,17 @@ from strategies import make_view, views
 
 from xtcl.errors import UsageError
 from xtcl.relations.registry import resolve_relations
-from xtcl.relations.rows import PatternRows, all_nodes
+from xtcl.relations.rows import DenseRows, all_nodes
 from xtcl.relations.view import TrainingView
 from xtcl.sampling import counting as tally
-from xtcl.sampling.counting import Tally, count_patterns, tally_keys
-from xtcl.sampling.folds import Answers, Fold, judge_by_indicator, label_folds, link_folds
+from xtcl.sampling.counting import PatternCounter, count_patterns, pattern_keys
+from xtcl.sampling.folds import (
+    Fold,
+    LabelledPairs,
+    label_folds,
+    label_pairs_by_indicator,
+    link_folds,
+)
 from xtcl.sampling.patterns import PatternCounts, check_code_fits, margin_table, pattern_codes
 from xtcl.sampling.stumps import Stumps
 
@@ -23,11 +29,11 @@ HEIGHTS = (1, 3, 7, 64)
 CPU = torch.device("cpu")
 
 
-def paper_rows(view: TrainingView, quantiles: tuple[float, ...]) -> PatternRows:
-    return PatternRows(resolve_relations("paper"), view, quantiles)
+def paper_rows(view: TrainingView, quantiles: tuple[float, ...]) -> DenseRows:
+    return DenseRows(resolve_relations("paper"), view, quantiles)
 
 
-def counted_one_by_one(fold: Fold, rows: PatternRows) -> Counter[tuple[int, bool]]:
+def counted_one_by_one(fold: Fold, rows: DenseRows) -> Counter[tuple[int, bool]]:
     """Patterns of the pairs that count, by asking for one row at a time."""
     found: Counter[tuple[int, bool]] = Counter()
     for u in fold.queries:
@@ -84,7 +90,7 @@ def test_heights_give_the_same_tables_on_every_kind_of_graph(
 ) -> None:
     nodes = np.arange(view.num_nodes)
 
-    judge = judge_by_indicator(lambda u, v: view.labels[u][:, None] == view.labels[v], nodes)
+    judge = label_pairs_by_indicator(lambda u, v: view.labels[u][:, None] == view.labels[v], nodes)
     fold = Fold(view, nodes, nodes, judge)
     rows = paper_rows(view, (0.5, 0.99))
     table, whole = count_patterns(fold, rows, height), count_patterns(fold, rows, 10**6)
@@ -97,7 +103,7 @@ def test_heights_give_the_same_tables_on_every_kind_of_graph(
 def test_candidates_may_come_in_any_order(share: float) -> None:
     view = make_view(20, 2)
     chosen = np.random.default_rng(0).permutation(20)[: int(20 * share)]
-    judge = judge_by_indicator(lambda u, v: (u[:, None] + v) % 3 == 0, chosen)
+    judge = label_pairs_by_indicator(lambda u, v: (u[:, None] + v) % 3 == 0, chosen)
     fold = Fold(view, np.arange(20), chosen, judge)
     rows = paper_rows(view, (0.9,))
     assert as_counter(count_patterns(fold, rows, 7)) == counted_one_by_one(fold, rows)
@@ -118,9 +124,9 @@ def test_many_relations_and_levels_keep_their_digits() -> None:
     largest = 4**12 - 1
     yes = torch.tensor([True])
     zero = torch.zeros(1, dtype=torch.int64)
-    answers = Answers(yes, yes, torch.tensor([[0, 1]]))
-    counting = Tally(largest + 1, 1, CPU)
-    key = tally_keys(torch.tensor([largest]), zero, answers, zero, largest + 1)
+    answers = LabelledPairs(yes, yes, torch.tensor([[0, 1]]))
+    counting = PatternCounter(largest + 1, 1, CPU)
+    key = pattern_keys(torch.tensor([largest]), zero, answers, zero, largest + 1)
     counting.add(key, answers.totals, zero)
     table = counting.counts()
     assert table.codes.tolist() == [0, largest]
@@ -158,7 +164,7 @@ def test_a_tally_is_that_of_a_counter(
     expected = Counter((5 * group + code, alike) for group, code, alike in counted_pairs)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tally, "MAX_TABLE", most)
-        counting = Tally(5, 3, CPU)
+        counting = PatternCounter(5, 3, CPU)
     for block in pairs[:cut], pairs[cut:]:
         group, code, alike, counted = np.array(block, dtype=np.int64).reshape(-1, 4).T
         totals = np.array(
@@ -166,8 +172,8 @@ def test_a_tally_is_that_of_a_counter(
         )
         row, listed = np.flatnonzero(code), (code > 0)  # every pair has a query of its own
         said, counts = (torch.from_numpy(part[listed] == 1) for part in (alike, counted))
-        answers = Answers(said, counts, torch.from_numpy(totals))
+        answers = LabelledPairs(said, counts, torch.from_numpy(totals))
         codes, rows, groups = (torch.from_numpy(part) for part in (code[listed], row, group))
-        key = tally_keys(codes, rows, answers, groups, 5)
+        key = pattern_keys(codes, rows, answers, groups, 5)
         counting.add(key, answers.totals, torch.arange(3))
     assert as_counter(counting.counts()) == expected

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.rows import PatternRows, all_nodes
+from xtcl.relations.rows import DenseRows, all_nodes
 from xtcl.relations.view import LINKS, TrainingView
-from xtcl.sampling.candidates import NOBODY, Shuffle
+from xtcl.sampling.candidates import NO_NODE, Shuffle
 from xtcl.sampling.positives import Positives, find_positives
 from xtcl.sampling.stumps import Stumps
 
@@ -50,7 +50,7 @@ def stumps_for(relations: int, seed: int, *, coarse: bool = False) -> Stumps:
 
 
 def sorted_candidates(
-    rows: PatternRows,
+    rows: DenseRows,
     stumps: Stumps,
     *,
     seed: int,
@@ -87,7 +87,7 @@ def assert_equals(found: Positives, ranked: list[list[tuple[float, int]]], numbe
     assert found.scores.dtype == np.float32
     for u, best in enumerate(ranked):
         missing = max(number - len(best), 0)
-        assert found.nodes[u].tolist() == [v for _, v in best[:number]] + [NOBODY] * missing
+        assert found.nodes[u].tolist() == [v for _, v in best[:number]] + [NO_NODE] * missing
         expected = [score for score, _ in best[:number]] + [-np.inf] * missing
         assert found.scores[u].tolist() == expected
 
@@ -101,7 +101,7 @@ def assert_equals(found: Positives, ranked: list[list[tuple[float, int]]], numbe
 def test_equals_sorting_with_ties_by_chance(
     view: TrainingView, number: int, height: int, seed: int
 ) -> None:
-    rows = PatternRows(resolve_relations("paper"), view, QUANTILES)
+    rows = DenseRows(resolve_relations("paper"), view, QUANTILES)
     stumps = stumps_for(9, seed)
     found = find_positives(rows, stumps, number, seed=seed, height=height)
     assert_equals(found, sorted_candidates(rows, stumps, seed=seed), number)
@@ -115,7 +115,7 @@ def test_equals_sorting_by_score_similarity_and_shuffle(
 ) -> None:
     view = make_view(count, count)
     relations = [*resolve_relations(["link", "jaccard", "attribute-similarity"]), Eighths(1)]
-    rows = PatternRows(relations, view, QUANTILES)
+    rows = DenseRows(relations, view, QUANTILES)
     stumps = stumps_for(4, count, coarse=True)
     tie_break = Eighths(2)
     exclude = sp.csr_array(np.random.default_rng(1).random((count, count)) < excluded)
@@ -130,7 +130,7 @@ def test_equals_sorting_by_score_similarity_and_shuffle(
 @pytest.mark.parametrize("count", [9, 75])
 def test_any_height_gives_the_same_positives(count: int, tie_break: str | None) -> None:
     view = make_view(count, count, attributes="signed")
-    rows = PatternRows(resolve_relations("paper"), view, QUANTILES)
+    rows = DenseRows(resolve_relations("paper"), view, QUANTILES)
     breaker = resolve_relations(tie_break)[0] if tie_break else None
     exclude = view.adjacency
 
@@ -154,7 +154,7 @@ def test_any_height_gives_the_same_positives(count: int, tie_break: str | None) 
 
 @given(views(), st.integers(1, 20))
 def test_never_itself_never_twice_and_nobody_last(view: TrainingView, number: int) -> None:
-    rows = PatternRows(resolve_relations("paper"), view, QUANTILES)
+    rows = DenseRows(resolve_relations("paper"), view, QUANTILES)
     found = find_positives(rows, stumps_for(9, 1), number, seed=0, height=64)
     assert (found.nodes != np.arange(view.num_nodes)[:, None]).all()
     np.testing.assert_array_equal(found.filled, found.nodes >= 0)
@@ -169,7 +169,7 @@ def test_never_itself_never_twice_and_nobody_last(view: TrainingView, number: in
 
 def test_excluded_pairs_are_not_chosen_and_the_matrix_stays() -> None:
     view = make_view(40, 1)
-    rows = PatternRows(resolve_relations(["link", "pagerank"]), view, QUANTILES)
+    rows = DenseRows(resolve_relations(["link", "pagerank"]), view, QUANTILES)
     before = view.adjacency.toarray()
     found = find_positives(rows, stumps_for(2, 1), 5, seed=0, height=7, exclude=view.adjacency)
     assert found.filled.any()
@@ -180,18 +180,18 @@ def test_excluded_pairs_are_not_chosen_and_the_matrix_stays() -> None:
 
 def test_isolated_nodes_get_nobody_from_link_relations() -> None:
     view = make_view(20, 1, "isolated")
-    rows = PatternRows(resolve_relations(["link", "graph-distance"]), view, QUANTILES)
+    rows = DenseRows(resolve_relations(["link", "graph-distance"]), view, QUANTILES)
     found = find_positives(rows, stumps_for(2, 1), 5, seed=0, height=7)
     alone = np.diff(view.adjacency.indptr) == 0
     assert alone.any()
-    assert (found.nodes[alone] == NOBODY).all()
+    assert (found.nodes[alone] == NO_NODE).all()
     assert (~np.isin(found.nodes, np.flatnonzero(alone))).all()
 
 
 @pytest.mark.parametrize("breaker", [None, Eighths(2)])
 def test_another_seed_differs_only_within_ties(breaker: Relation | None) -> None:
     view = make_view(60, 3)
-    rows = PatternRows([*resolve_relations(["link", "jaccard"]), Eighths(1)], view, QUANTILES)
+    rows = DenseRows([*resolve_relations(["link", "jaccard"]), Eighths(1)], view, QUANTILES)
     first, same, other = (
         find_positives(rows, stumps_for(3, 2), 8, seed=seed, height=64, tie_break=breaker)
         for seed in (1, 1, 2)
@@ -218,14 +218,14 @@ def test_the_shuffle_is_another_order_for_every_node() -> None:
 def test_progress_adds_up_to_all_nodes() -> None:
     view = make_view(20, 0)
     done: list[int] = []
-    rows = PatternRows(resolve_relations("link"), view, (0.9,))
+    rows = DenseRows(resolve_relations("link"), view, (0.9,))
     stumps = Stumps(0.0, np.array([[-1.0, 1.0]]))
     find_positives(rows, stumps, 2, seed=0, height=7, progress=done.append)
     assert done == [7, 7, 6]
 
 
 def test_precision_counts_known_pairs_only() -> None:
-    found = Positives(np.array([[1, 2], [0, NOBODY], [3, 0], [0, 1]]), np.zeros((4, 2)))
+    found = Positives(np.array([[1, 2], [0, NO_NODE], [3, 0], [0, 1]]), np.zeros((4, 2)))
     labels = np.array([0, 0, 1, -1])
     # 0: 1 matches, 2 does not; 1: 0 matches; 2: 3 is unknown, 0 does not; 3 is unknown.
     assert found.precision(labels) == 2 / 4
@@ -246,21 +246,21 @@ def test_likely_keeps_who_has_the_chance_and_everybody_s_best(
 ) -> None:
     scores = -np.sort(-np.array(margins, dtype=np.float32), axis=1)
     nodes = np.arange(scores.size).reshape(scores.shape)
-    nodes[0, 3 - empty :], scores[0, 3 - empty :] = NOBODY, -np.inf
+    nodes[0, 3 - empty :], scores[0, 3 - empty :] = NO_NODE, -np.inf
     found = Positives(nodes, scores).likely(least_chance)
     for u, row in enumerate(scores):
         for place, score in enumerate(row):
             chance = 1 / (1 + np.exp(-np.float64(score))) if np.isfinite(score) else 0.0
             if abs(chance - least_chance) < 1e-6:
                 continue  # either way
-            kept = (place == 0 or chance >= least_chance) and nodes[u, place] != NOBODY
-            assert found.nodes[u, place] == (nodes[u, place] if kept else NOBODY)
+            kept = (place == 0 or chance >= least_chance) and nodes[u, place] != NO_NODE
+            assert found.nodes[u, place] == (nodes[u, place] if kept else NO_NODE)
             assert found.scores[u, place] == (score if kept else -np.inf)
     assert found.scores.dtype == np.float32
 
 
 def test_no_least_chance_keeps_all() -> None:
-    best = Positives(np.array([[1, 2], [0, NOBODY]]), np.array([[3.0, -40.0], [1.0, -np.inf]]))
+    best = Positives(np.array([[1, 2], [0, NO_NODE]]), np.array([[3.0, -40.0], [1.0, -np.inf]]))
     found = best.likely(0.0)
     np.testing.assert_array_equal(found.nodes, best.nodes)
     np.testing.assert_array_equal(found.scores, best.scores)

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import make_view, views
 
-from xtcl.config import SamplerSettings
+from xtcl.config import SamplerConfig
 from xtcl.errors import UsageError
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.relations import cosine as factors
@@ -21,7 +21,7 @@ from xtcl.relations import topk as use
 from xtcl.relations import topk_rows as pairs
 from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.search import IndexSearch
-from xtcl.relations.topk_rows import CappedRows
+from xtcl.relations.topk_rows import TopKRows
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.counting import count_patterns
 from xtcl.sampling.folds import Fold, label_folds, link_folds
@@ -44,7 +44,7 @@ def folds_of(view: TrainingView, task: str, crossfit: int) -> list[Fold]:
 def result(view: TrainingView, task: str, crossfit: int, **options: Any) -> tuple[Any, ...]:
     """Everything a fit says."""
     block_rows = options.pop("block_rows", None)
-    sampler = XGSampler("paper", SamplerSettings(**options), block_rows=block_rows)
+    sampler = XGSampler("paper", SamplerConfig(**options), block_rows=block_rows)
     sampler.fit(view, folds_of(view, task, crossfit))
     exclude = view.adjacency if task == "links" else None
     found = sampler.positives(6, exclude=exclude)
@@ -72,7 +72,7 @@ def test_counts_are_those_of_the_capped_patterns(
         code = topk_oracle.codes(SPARSE, fold.view, quantiles, cap)
         expected = topk_oracle.counted(fold, code)
         for height in (1, 7, 100):
-            table = count_patterns(fold, CappedRows(SPARSE, fold.view, quantiles, cap), height)
+            table = count_patterns(fold, TopKRows(SPARSE, fold.view, quantiles, cap), height)
             found = {
                 (int(code), bool(y)): int(table.counts[at, y])
                 for at, code in enumerate(table.codes)
@@ -110,7 +110,7 @@ def test_positives_are_the_best_of_the_capped_patterns(
     for exclude in (None, view.adjacency):
         expected = topk_oracle.positives(code, stumps, 6, similarity, exclude)
         for height in (1, 7, 100):
-            rows = CappedRows(SPARSE, view, quantiles, cap)
+            rows = TopKRows(SPARSE, view, quantiles, cap)
             found = find_positives(
                 rows, stumps, 6, seed=0, height=height, tie_break=breaker, exclude=exclude
             )
@@ -178,7 +178,7 @@ def test_searches_on_the_device_give_the_same(
 
 def test_an_explanation_says_what_the_cap_left() -> None:
     view = make_view(60, 0, known=0.8)
-    sampler = XGSampler("paper", SamplerSettings(quantiles=(0.5, 0.9), cap=3))
+    sampler = XGSampler("paper", SamplerConfig(quantiles=(0.5, 0.9), cap=3))
     sampler.fit(view, folds_of(view, "nodes", 3))
     found = sampler.positives(5)
     relations = {relation.name: relation for relation in sampler.relations_}
@@ -206,7 +206,7 @@ def test_a_relation_of_another_makes_whole_rows_and_keeps_the_cap() -> None:
     class Own(type(SPARSE[0])):  # type: ignore[misc]
         name = "own"
 
-    rows = CappedRows([Own()], view, (0.5,), 2)
+    rows = TopKRows([Own()], view, (0.5,), 2)
     (lists,) = rows.lists(torch.arange(30))
     assert torch.bincount(lists.row).max() <= 2
 
@@ -223,7 +223,7 @@ def test_a_relation_of_another_makes_whole_rows_and_keeps_the_cap() -> None:
 )
 def test_senseless_caps_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=rf"{said}.*\.$"):
-        SamplerSettings(**options).checked()
+        SamplerConfig(**options).checked()
 
 
 def test_with_an_index_any_block_size_gives_the_same() -> None:
@@ -247,7 +247,7 @@ def test_no_index_is_built_for_the_few_rows_of_a_fold(monkeypatch: pytest.Monkey
     monkeypatch.setattr(factors, "IndexSearch", record)
     graph = block_model(600, num_classes=3, num_attributes=12, seed=1)
     view = TrainingView.of(graph, np.arange(0, 600, 4))
-    sampler = XGSampler("paper", SamplerSettings(cap=4, index_past=0))
+    sampler = XGSampler("paper", SamplerConfig(cap=4, index_past=0))
     sampler.fit(view, folds_of(view, "nodes", 5))
     assert sampler.index_recall_ == {}
     assert len(built) == 2  # one for each relation of attributes, shared by all folds

@@ -12,7 +12,7 @@ import torch
 from dense import all_rows
 from strategies import make_graph, make_view
 
-from xtcl.config import SamplerSettings
+from xtcl.config import SamplerConfig
 from xtcl.errors import DataError, NotFittedError, UsageError, XTCLError
 from xtcl.relations.registry import forget_relation, register_relation, resolve_relations
 from xtcl.relations.view import TrainingView
@@ -20,11 +20,11 @@ from xtcl.sampling.folds import label_folds, link_folds
 from xtcl.sampling.positives import find_positives
 from xtcl.sampling.xgsampler import XGSampler
 
-GENERAL = SamplerSettings(quantiles=(0.7, 0.95), sweeps=4)
+GENERAL = SamplerConfig(quantiles=(0.7, 0.95), sweeps=4)
 
 
 def fitted(
-    view: TrainingView, settings: SamplerSettings = GENERAL, *, crossfit: int = 3, **options: Any
+    view: TrainingView, settings: SamplerConfig = GENERAL, *, crossfit: int = 3, **options: Any
 ) -> XGSampler:
     labels = view.labels
 
@@ -78,8 +78,8 @@ def test_explaining_a_node_that_does_not_exist(u: int, v: int) -> None:
 
 
 @pytest.mark.parametrize("task", ["labels", "links"])
-@pytest.mark.parametrize("settings", [SamplerSettings.paper(), GENERAL])
-def test_block_rows_change_nothing(task: str, settings: SamplerSettings) -> None:
+@pytest.mark.parametrize("settings", [SamplerConfig.paper(), GENERAL])
+def test_block_rows_change_nothing(task: str, settings: SamplerConfig) -> None:
     view = make_view(70, 1, attributes="signed")
 
     def result(block_rows: int | None) -> tuple[Any, ...]:
@@ -107,21 +107,21 @@ def test_global_random_states_are_left_alone() -> None:
     torch.manual_seed(2)
     random.seed(3)
     before = np.random.get_state(), torch.get_rng_state(), random.getstate()  # noqa: NPY002
-    first = fitted(make_view(40, 0), SamplerSettings.paper()).positives(5)
+    first = fitted(make_view(40, 0), SamplerConfig.paper()).positives(5)
     after = np.random.get_state(), torch.get_rng_state(), random.getstate()  # noqa: NPY002
     np.testing.assert_equal(after[0], before[0])
     assert torch.equal(after[1], before[1])
     assert after[2] == before[2]
     np.random.seed(9)  # noqa: NPY002
     torch.manual_seed(9)
-    again = fitted(make_view(40, 0), SamplerSettings.paper()).positives(5)
+    again = fitted(make_view(40, 0), SamplerConfig.paper()).positives(5)
     np.testing.assert_array_equal(first.nodes, again.nodes)
 
 
 def test_the_seed_of_the_sampler_breaks_ties() -> None:
     view = make_view(60, 0)
     one, same, other = (
-        fitted(view, SamplerSettings.paper(), seed=seed).positives(5) for seed in (0, 0, 1)
+        fitted(view, SamplerConfig.paper(), seed=seed).positives(5) for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(one.nodes, same.nodes)
     assert (one.nodes != other.nodes).any()
@@ -147,7 +147,7 @@ def test_labels_outside_training_change_nothing(crossfit: int) -> None:
 
 def test_positives_break_ties_by_attribute_distribution_by_default() -> None:
     view = make_view(50, 0)
-    sampler = fitted(view, SamplerSettings(), relations=["link", "graph-distance"])
+    sampler = fitted(view, SamplerConfig(), relations=["link", "graph-distance"])
     (breaker,) = resolve_relations("attribute-distribution")
     expected = find_positives(
         sampler._fitted_rows(),
@@ -162,8 +162,8 @@ def test_positives_break_ties_by_attribute_distribution_by_default() -> None:
 
 def test_ties_are_broken_by_chance_where_the_tie_break_lacks_data() -> None:
     view = make_view(50, 0, attributes="none")
-    usual = fitted(view, SamplerSettings(), relations=["link"]).positives(4)
-    chance = fitted(view, SamplerSettings(tie_break=None), relations=["link"]).positives(4)
+    usual = fitted(view, SamplerConfig(), relations=["link"]).positives(4)
+    chance = fitted(view, SamplerConfig(tie_break=None), relations=["link"]).positives(4)
     np.testing.assert_array_equal(usual.nodes, chance.nodes)
 
 
@@ -184,7 +184,7 @@ def test_an_own_relation_that_knows_the_answer_gets_the_highest_weight() -> None
     answer = torch.from_numpy(view.labels)
     register_relation("oracle", lambda view: lambda nodes: (answer[nodes, None] == answer).float())
     try:
-        sampler = fitted(view, SamplerSettings(), relations=["link", "jaccard", "oracle"])
+        sampler = fitted(view, SamplerConfig(), relations=["link", "jaccard", "oracle"])
     finally:
         forget_relation("oracle")
     best = sampler.relation_weights_[0]
@@ -237,7 +237,7 @@ def test_progress_is_told_of_every_fold() -> None:
 @pytest.mark.parametrize("base", [0, 0.0, -1])
 def test_the_base_score_may_be_a_whole_number(base: float) -> None:
     view = make_view(30, 0)
-    sampler = fitted(view, SamplerSettings(base_score=base))
+    sampler = fitted(view, SamplerConfig(base_score=base))
     assert sampler.positives(3).scores.dtype == np.float32
     assert sampler.stumps_.margins(np.zeros((1, 9), dtype=int)).dtype == np.float64
     assert sampler.explain(0, 1).base == base
@@ -257,19 +257,19 @@ def test_nothing_comes_before_fit() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (SamplerSettings(quantiles=()), "quantiles"),
-        (SamplerSettings(quantiles=(0.9, 0.5)), "quantiles"),
-        (SamplerSettings(base_score="median"), "base_score='median'"),
-        (SamplerSettings(base_score=math.nan), "base_score=nan"),
-        (SamplerSettings(base_score=math.inf), "base_score=inf"),
-        (SamplerSettings(sweeps=0), "sweeps=0"),
-        (SamplerSettings(penalty=-1.0), "penalty=-1.0"),
-        (SamplerSettings(penalty=math.nan), "penalty=nan"),
-        (SamplerSettings(prior_pairs=-1), "prior_pairs=-1"),
-        (SamplerSettings(tie_break="linc"), "linc.*link"),
+        (SamplerConfig(quantiles=()), "quantiles"),
+        (SamplerConfig(quantiles=(0.9, 0.5)), "quantiles"),
+        (SamplerConfig(base_score="median"), "base_score='median'"),
+        (SamplerConfig(base_score=math.nan), "base_score=nan"),
+        (SamplerConfig(base_score=math.inf), "base_score=inf"),
+        (SamplerConfig(sweeps=0), "sweeps=0"),
+        (SamplerConfig(penalty=-1.0), "penalty=-1.0"),
+        (SamplerConfig(penalty=math.nan), "penalty=nan"),
+        (SamplerConfig(prior_pairs=-1), "prior_pairs=-1"),
+        (SamplerConfig(tie_break="linc"), "linc.*link"),
     ],
 )
-def test_bad_settings_are_refused_in_a_sentence(settings: SamplerSettings, said: str) -> None:
+def test_bad_settings_are_refused_in_a_sentence(settings: SamplerConfig, said: str) -> None:
     with pytest.raises(UsageError, match=rf"{said}.*\.$"):
         fitted(make_view(20, 0), settings)
 
@@ -289,4 +289,4 @@ def test_other_bad_wishes_are_refused_in_a_sentence() -> None:
 
 
 def test_paper_settings() -> None:
-    assert SamplerSettings.paper() == SamplerSettings((0.99,), 0.0, 1, 1.0, 0, None)
+    assert SamplerConfig.paper() == SamplerConfig((0.99,), 0.0, 1, 1.0, 0, None)

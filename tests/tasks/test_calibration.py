@@ -11,7 +11,13 @@ from torch.nn.functional import one_hot
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.splits import node_split
 from xtcl.tasks import logistic as calibration
-from xtcl.tasks.logistic import FACTORS, agreeing, calibrated_likelihood, fit_logistic, sureness
+from xtcl.tasks.logistic import (
+    INVERSE_TEMPERATURES,
+    calibrated_likelihood,
+    fit_logistic,
+    inverse_temperature,
+    match_temperature,
+)
 from xtcl.tasks.metrics import log_loss
 
 
@@ -25,35 +31,37 @@ def drawn(rows: int, factor: float) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("factor", [0.2, 1.0, 4.0])
 def test_the_factor_that_made_the_labels_is_found(factor: float) -> None:
-    assert sureness(*drawn(4000, factor)) == pytest.approx(factor, rel=0.15)
+    assert inverse_temperature(*drawn(4000, factor)) == pytest.approx(factor, rel=0.15)
 
 
 def test_ten_rows_without_a_mistake_are_no_certainty() -> None:
     scores = 2 * torch.eye(3, dtype=torch.float64)[torch.arange(10) % 3]
-    factor = sureness(scores, torch.arange(10) % 3)
-    assert factor < FACTORS[-1]
+    factor = inverse_temperature(scores, torch.arange(10) % 3)
+    assert factor < INVERSE_TEMPERATURES[-1]
     told = (factor * scores).softmax(dim=1).max(dim=1).values
     np.testing.assert_allclose(told, 11 / 13, atol=0.03)
 
 
 def test_agreeing_undoes_a_factor() -> None:
     scores, _ = drawn(50, 1.0)
-    assert agreeing(3 * scores, scores.softmax(dim=1)) == pytest.approx(1 / 3, rel=0.07)
+    assert match_temperature(3 * scores, scores.softmax(dim=1)) == pytest.approx(1 / 3, rel=0.07)
 
 
 @pytest.mark.parametrize("block", [1, 700, 2**18])
 def test_factors_tried_together_are_factors_tried_one_by_one(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibration, "BLOCK", block)
+    monkeypatch.setattr(calibration, "ROWS_PER_BLOCK", block)
     scores, codes = drawn(30, 0.7)
     found = []
-    for factor in FACTORS:
+    for factor in INVERSE_TEMPERATURES:
         chances = np.exp(factor * scores.numpy())
         chances /= chances.sum(axis=1, keepdims=True)
         found.append(np.log(chances[np.arange(30), codes]).mean())
     assert calibrated_likelihood(scores, codes) == pytest.approx(max(found), rel=1e-12)
-    assert agreeing(scores, one_hot(codes, 4)) == FACTORS[int(np.argmax(found))]
+    assert (
+        match_temperature(scores, one_hot(codes, 4)) == INVERSE_TEMPERATURES[int(np.argmax(found))]
+    )
 
 
 def test_calibration_keeps_classes_and_makes_held_out_labels_likelier() -> None:
@@ -74,5 +82,5 @@ def test_calibration_keeps_classes_and_makes_held_out_labels_likelier() -> None:
 
 def test_a_head_that_held_nothing_out_stays_as_it_is() -> None:
     head = fit_logistic(np.eye(3), np.arange(3))  # a row for each class: none can be spared
-    assert np.isnan(head.sureness_)
+    assert np.isnan(head.inverse_temperature_)
     assert head.calibrated() is head

@@ -19,54 +19,54 @@ from small_runs import (
 )
 from torch import nn
 
-from xtcl.config import Member, Plan, Recipe, TrainingSettings
+from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, TrainingConfig
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.nn import ENCODERS
 from xtcl.nn.encoder import encoder_inputs
-from xtcl.nn.ensemble import Joined
+from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.relations.view import TrainingView
 from xtcl.tasks.fit import (
-    LEAD,
+    MIN_GAIN,
     FitOptions,
-    find_positives,
     fit_sampler,
     fit_task,
     member_seed,
-    train_plan,
+    sample_positives,
+    train_ensemble,
     with_head,
 )
 from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.logistic import LogisticHead, finished, fit_logistic
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.results import LinkAnswer, NodeAnswer
-from xtcl.tasks.self_training import second_fit
-from xtcl.tasks.task import Choice
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.results import LinkScores, NodePredictions
+from xtcl.tasks.self_training import self_train
+from xtcl.tasks.task import Selected
+from xtcl.tasks.training_data import TrainingData, training_data
 
 GRAPH = small_graph()
 
 
-def side_of(task: str) -> TrainingSide:
-    return training_side(GRAPH, small_split(GRAPH, task))
+def side_of(task: str) -> TrainingData:
+    return training_data(GRAPH, small_split(GRAPH, task))
 
 
-def recipe_of(task: str) -> Recipe:
+def recipe_of(task: str) -> FitConfig:
     return small_model(task).resolved_recipe()
 
 
 def test_nodes_end_in_logistic_regression_fitted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xtcl.tasks.self_training.MOSTLY_RIGHT", 0.5)  # this graph is a hard one
+    monkeypatch.setattr("xtcl.tasks.self_training.MIN_CV_ACCURACY", 0.5)  # this graph is a hard one
     side = side_of("nodes")
     fitted = fit_task(side, NodeClassification(), recipe_of("nodes"), FitOptions(seed=5))
     z = fitted.fitted.embedding
     assert isinstance(fitted.head, LogisticHead)
     known, labels = side.labelled, side.labels[side.labelled]
     first = finished(fit_logistic(z[known], labels, seed=5, rough=True), z[known], labels)
-    expected = second_fit(first, z, known, labels, seed=5)
+    expected = self_train(first, z, known, labels, seed=5)
     assert (expected.coef_ != first.coef_).any()
     np.testing.assert_array_equal(fitted.head.coef_, expected.coef_)
-    assert isinstance(fitted.answer, NodeAnswer)
+    assert isinstance(fitted.answer, NodePredictions)
     told = expected.calibrated().predict_proba(z, 3)
     np.testing.assert_array_equal(fitted.answer.probabilities, told)
 
@@ -79,7 +79,7 @@ def test_links_fit_first_on_fewer_links_with_every_plan_and_then_with_one() -> N
     tried = [TRAINING] * len(recipe.plans)
     assert heard.names == [COUNTING, FINDING, *tried, COUNTING, FINDING, TRAINING]
     assert len(recipe.plans) > 1
-    assert isinstance(fitted.answer, LinkAnswer)
+    assert isinstance(fitted.answer, LinkScores)
     np.testing.assert_array_equal(
         fitted.answer.score(side.negatives),
         fitted.head.score(fitted.fitted, side.negatives),
@@ -91,7 +91,7 @@ def test_positives_are_never_the_node_itself_nor_excluded(
     task: NodeClassification | LinkPrediction,
 ) -> None:
     side = side_of(task.name)
-    found = find_positives(side.graph, task, recipe_of(task.name), FitOptions()).positives
+    found = sample_positives(side.graph, task, recipe_of(task.name), FitOptions()).positives
     assert found.shape == (80, recipe_of(task.name).positives)
     for node, row in enumerate(found):
         named = row[row >= 0].tolist()
@@ -177,10 +177,10 @@ def test_without_a_recipe_the_task_s_own_is_used() -> None:
 
 # Members and how they are joined
 
-TWO = Plan(
+TWO = EnsembleConfig(
     (
-        Member({"width": 4, "hops": 1}, TrainingSettings(epochs=3)),
-        Member({"width": 6, "layers": 2, "batch_norm": True}, TrainingSettings(epochs=5), 0.3),
+        EncoderConfig({"width": 4, "hops": 1}, TrainingConfig(epochs=3)),
+        EncoderConfig({"width": 6, "layers": 2, "batch_norm": True}, TrainingConfig(epochs=5), 0.3),
     ),
     attributes=1.5,
 )
@@ -195,13 +195,15 @@ def test_members_are_trained_apart_and_joined_with_the_attributes() -> None:
     """Against each member fitted alone, and smoothing written out with dense matrices."""
     side = side_of("nodes")
     task, options = NodeClassification(), FitOptions(seed=4)
-    recipe = Recipe(plans=(TWO,))
+    recipe = FitConfig(plans=(TWO,))
     whole = fit_task(side, task, recipe, options).fitted
-    found = find_positives(side.graph, task, recipe, options)
+    found = sample_positives(side.graph, task, recipe, options)
     alone = []
     for number, member in enumerate(TWO.members):
         own = replace(options, seed=member_seed(4, number))
-        alone.append(train_plan(side.graph, task, recipe, Plan((member,)), found, own))
+        alone.append(
+            train_ensemble(side.graph, task, recipe, EnsembleConfig((member,)), found, own)
+        )
     assert whole.losses == (*alone[0].losses, *alone[1].losses)
     assert [len(curve) for curve in whole.losses] == [3, 5]
     assert whole.embedding.shape == (80, 4 + 6 + 3 * 16)
@@ -218,11 +220,11 @@ def test_members_are_trained_apart_and_joined_with_the_attributes() -> None:
 def test_a_cautious_member_weighs_less_where_positives_are_doubtful() -> None:
     side = side_of("nodes")
     task, options = NodeClassification(), FitOptions()
-    bold, cautious = (Member({"width": 4}, weight=0.6, caution=c) for c in (0.0, 2.0))
-    recipe = Recipe(least_chance=0.9, plans=(Plan((bold, cautious), attributes=1.0),))
-    found = find_positives(side.graph, task, recipe, options)
+    bold, cautious = (EncoderConfig({"width": 4}, weight=0.6, caution=c) for c in (0.0, 2.0))
+    recipe = FitConfig(least_chance=0.9, plans=(EnsembleConfig((bold, cautious), attributes=1.0),))
+    found = sample_positives(side.graph, task, recipe, options)
     assert 0.05 <= found.trust < 0.95
-    plan = train_plan(side.graph, task, recipe, recipe.plans[0], found, options).plan
+    plan = train_ensemble(side.graph, task, recipe, recipe.plans[0], found, options).plan
     assert [member.weight for member in plan.members] == [0.6, 0.6 * found.trust**2]
     # The trust is in the weight now: a second look must not apply it again.
     assert [member.caution for member in plan.members] == [0.0, 0.0]
@@ -236,8 +238,8 @@ def test_members_have_different_seeds_of_32_bits() -> None:
 
 
 def test_members_that_are_alike_still_have_seeds_of_their_own() -> None:
-    twins = Plan((Member({"width": 4}), Member({"width": 4})))
-    fitted = fit_task(side_of("nodes"), NodeClassification(), Recipe(plans=(twins,))).fitted
+    twins = EnsembleConfig((EncoderConfig({"width": 4}), EncoderConfig({"width": 4})))
+    fitted = fit_task(side_of("nodes"), NodeClassification(), FitConfig(plans=(twins,))).fitted
     assert fitted.losses[0] != fitted.losses[1]
     assert not np.array_equal(fitted.embedding[:, :4], fitted.embedding[:, 4:])
 
@@ -259,14 +261,14 @@ def test_the_embedding_is_what_the_joined_encoder_says(
 
 def test_positives_too_unlikely_are_left_out_and_the_rest_is_trusted_less() -> None:
     side, task = side_of("nodes"), NodeClassification()
-    members = (Member({"width": 8}, TrainingSettings(epochs=2)),)
-    recipe = Recipe(positives=6, plans=(Plan(members, attributes=1.0),))
+    members = (EncoderConfig({"width": 8}, TrainingConfig(epochs=2)),)
+    recipe = FitConfig(positives=6, plans=(EnsembleConfig(members, attributes=1.0),))
     options = FitOptions(seed=3)
-    everyone = find_positives(side.graph, task, recipe, options)
+    everyone = sample_positives(side.graph, task, recipe, options)
     margins = everyone.sampler.positives(6).scores
     middle = 1 / (1 + np.exp(-np.median(margins)))
     strict = replace(recipe, least_chance=float(middle))
-    found = find_positives(side.graph, task, strict, options)
+    found = sample_positives(side.graph, task, strict, options)
     kept = found.positives >= 0
     assert kept[:, 0].all()
     assert not kept.all()
@@ -276,7 +278,7 @@ def test_positives_too_unlikely_are_left_out_and_the_rest_is_trusted_less() -> N
     likely = margins[np.isfinite(margins)] >= np.median(margins)
     share = likely.mean()
     assert (everyone.trust, found.trust) == (1.0, share)
-    z = train_plan(side.graph, task, strict, strict.plans[0], found, options).embedding
+    z = train_ensemble(side.graph, task, strict, strict.plans[0], found, options).embedding
     np.testing.assert_allclose(np.linalg.norm(z[:, :8], axis=1) ** 2, share, rtol=1e-5)
 
 
@@ -298,8 +300,8 @@ def test_what_was_learned_is_doubted_where_the_head_does_better_with_less_of_it(
     likes_less: bool,
 ) -> None:
     side = side_of("nodes")
-    members = (Member({"width": 8}, TrainingSettings(epochs=2)),)
-    recipe = Recipe(positives=6, plans=(Plan(members, attributes=1.0),), doubt=0.04)
+    members = (EncoderConfig({"width": 8}, TrainingConfig(epochs=2)),)
+    recipe = FitConfig(positives=6, plans=(EnsembleConfig(members, attributes=1.0),), doubt=0.04)
     task = ByAnother(likes_less)
     fitted = fit_task(side, task, recipe, FitOptions(seed=3))
     sure = fit_task(side, task, replace(recipe, doubt=1.0), FitOptions(seed=3))
@@ -322,16 +324,19 @@ def test_what_was_learned_is_doubted_where_the_head_does_better_with_less_of_it(
 def test_a_judge_that_may_have_seen_the_answers_must_be_clear(
     lead: float, doubted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = iter((lead * LEAD, 0.0))
+    asked = iter((lead * MIN_GAIN, 0.0))
     monkeypatch.setattr(NodeClassification, "evidence", lambda task, head: next(asked))
-    members = (Member({"width": 8}, TrainingSettings(epochs=2)),)
-    recipe = Recipe(positives=6, plans=(Plan(members, attributes=1.0),), doubt=0.04)
+    members = (EncoderConfig({"width": 8}, TrainingConfig(epochs=2)),)
+    recipe = FitConfig(positives=6, plans=(EnsembleConfig(members, attributes=1.0),), doubt=0.04)
     fitted = fit_task(side_of("nodes"), NodeClassification(), recipe).fitted
     assert float(fitted.encoder.trust) == pytest.approx(0.04 if doubted else 1.0)
 
 
 def test_an_embedding_without_attributes_has_nothing_to_fall_back_on() -> None:
-    recipe = Recipe(plans=(Plan((Member({"width": 8}, TrainingSettings(epochs=2)),)),), doubt=0.04)
+    recipe = FitConfig(
+        plans=(EnsembleConfig((EncoderConfig({"width": 8}, TrainingConfig(epochs=2)),)),),
+        doubt=0.04,
+    )
     task = ByAnother(likes_less=True)
     fitted = fit_task(side_of("nodes"), task, recipe).fitted
     assert task.widths == []
@@ -357,17 +362,17 @@ def test_held_out_labels_tell_whether_something_was_learned(learned: str) -> Non
     useful = learned == "the classes"
     attributes = noise if useful else GRAPH.attributes
     graph = Graph.from_arrays(attributes, GRAPH.edges, GRAPH.labels)
-    side, task = training_side(graph, small_split(graph, "nodes")), NodeClassification()
+    side, task = training_data(graph, small_split(graph, "nodes")), NodeClassification()
     recipe, options = narrow(task.recipe("gcn"), epochs=1), FitOptions()
     plan = replace(recipe.plans[0], attributes=1.0)
-    found = find_positives(side.graph, task, recipe, options)
-    fitted = train_plan(side.graph, task, recipe, plan, found, options)
+    found = sample_positives(side.graph, task, recipe, options)
+    fitted = train_ensemble(side.graph, task, recipe, plan, found, options)
     rows = np.eye(3)[GRAPH.labels] + 0.1 * rng.standard_normal((80, 3)) if useful else noise
-    encoder = Joined([Planted(rows)], [1.0 if useful else 3.0], attributes=1.0).eval()
+    encoder = EncoderEnsemble([Planted(rows)], [1.0 if useful else 3.0], attributes=1.0).eval()
     with torch.no_grad():
         z = encoder(*encoder_inputs(side.graph, options.device))
     planted = replace(fitted, encoder=encoder, embedding=z)
-    settled = with_head(side, task, recipe, Choice(plan), planted, options).fitted
+    settled = with_head(side, task, recipe, Selected(plan), planted, options).fitted
     assert float(settled.encoder.trust) == pytest.approx(1.0 if useful else recipe.doubt)
 
 
@@ -383,29 +388,33 @@ def pairs_of_linked_nodes(attributes: np.ndarray | None = None) -> Graph:
 def test_doubtful_positives_are_trusted_little_but_not_ignored(relation: str) -> None:
     graph = pairs_of_linked_nodes(np.eye(12))
     task, options = NodeClassification(), FitOptions(relations=[relation])
-    members = (Member({"width": 4}, TrainingSettings(epochs=1)),)
-    recipe = Recipe(positives=5, least_chance=1.0, plans=(Plan(members, attributes=1.0),))
-    found = find_positives(graph, task, recipe, options)
+    members = (EncoderConfig({"width": 4}, TrainingConfig(epochs=1)),)
+    recipe = FitConfig(
+        positives=5, least_chance=1.0, plans=(EnsembleConfig(members, attributes=1.0),)
+    )
+    found = sample_positives(graph, task, recipe, options)
     assert found.trust == 0.2
     assert (found.positives[:, 0] >= 0).all() == (relation == "link")
     if relation == "link":
-        z = train_plan(graph, task, recipe, recipe.plans[0], found, options).embedding
+        z = train_ensemble(graph, task, recipe, recipe.plans[0], found, options).embedding
         np.testing.assert_allclose(np.linalg.norm(z[:, :4], axis=1) ** 2, 0.2, rtol=1e-5)
 
 
 def test_without_attributes_trust_is_no_factor() -> None:
     graph = pairs_of_linked_nodes()
     task, options = NodeClassification(), FitOptions(relations=["link"])
-    members = (Member({"width": 4}, TrainingSettings(epochs=1)),) * 2
-    recipe = Recipe(positives=5, least_chance=1.0, plans=(Plan(members, attributes=1.0),))
-    found = find_positives(graph, task, recipe, options)
-    z = train_plan(graph, task, recipe, recipe.plans[0], found, options).embedding
+    members = (EncoderConfig({"width": 4}, TrainingConfig(epochs=1)),) * 2
+    recipe = FitConfig(
+        positives=5, least_chance=1.0, plans=(EnsembleConfig(members, attributes=1.0),)
+    )
+    found = sample_positives(graph, task, recipe, options)
+    z = train_ensemble(graph, task, recipe, recipe.plans[0], found, options).embedding
     np.testing.assert_allclose(np.linalg.norm(z[:, :4], axis=1), 1.0, rtol=1e-5)
 
 
 def test_a_relation_that_no_counted_pair_is_above_for_counts_for_nodes_and_not_for_links() -> None:
     """Six labels say nothing of most relations; unlinked pairs are never above for Link."""
-    few = training_side(GRAPH, NodeSplit(np.array([0, 1, 2, 3, 4, 5]), np.arange(6, 80), 0))
+    few = training_data(GRAPH, NodeSplit(np.array([0, 1, 2, 3, 4, 5]), np.arange(6, 80), 0))
     nodes, links = NodeClassification(), LinkPrediction()
     for task, side, expected in ((nodes, few, True), (links, side_of("links"), False)):
         sampler = fit_sampler(side.graph, task, task.recipe("gcn"), FitOptions())

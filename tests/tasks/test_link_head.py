@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from xtcl.errors import DataError, UsageError
 from xtcl.tasks import link_head as pair_features
-from xtcl.tasks.link_head import KINDS, LinkHead, fit_link_head
+from xtcl.tasks.link_head import LINK_SCORERS, LinkHead, fit_link_head
 from xtcl.tasks.metrics import auc
 
 Floats = NDArray[np.float64]
@@ -55,7 +55,7 @@ def score_by_loops(head: LinkHead, z: Floats, pairs: Pairs) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LINK_SCORERS)
 def test_scores_are_the_formula(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     z, train, (pairs, _) = communities()
     z[pairs[0, 0]] = 0.0
@@ -63,7 +63,7 @@ def test_scores_are_the_formula(kind: str, monkeypatch: pytest.MonkeyPatch) -> N
     whole = head.score(z, pairs)
     assert whole.dtype == np.float64
     np.testing.assert_allclose(whole, score_by_loops(head, z, pairs), rtol=1e-12, atol=1e-12)
-    monkeypatch.setattr(pair_features, "BLOCK", 3 * z.shape[1])
+    monkeypatch.setattr(pair_features, "PAIRS_PER_BLOCK", 3 * z.shape[1])
     np.testing.assert_array_equal(head.score(z, pairs), whole)
     np.testing.assert_array_equal(head.score(z, pairs[::-1]), whole)
     assert head.score(z, np.empty((2, 0), dtype=int)).shape == (0,)
@@ -87,7 +87,7 @@ def test_hadamard_is_a_logistic_regression_on_products() -> None:
     assert head.strength_ == 5.0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LINK_SCORERS)
 def test_probabilities_are_calibrated_and_rank_like_scores(kind: str) -> None:
     z, (links, others), (test, _) = communities()
     head = fit_link_head(kind, z, links, others)
@@ -110,7 +110,7 @@ def test_validation_links_choose_the_strength() -> None:
     assert found.strength_ == strengths[int(np.argmax(aucs))]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LINK_SCORERS)
 @pytest.mark.parametrize("value", [0.0, 0.3])
 def test_an_embedding_that_says_nothing_gives_the_share_of_links(kind: str, value: float) -> None:
     _, (links, others), _ = communities()
@@ -119,7 +119,7 @@ def test_an_embedding_that_says_nothing_gives_the_share_of_links(kind: str, valu
     np.testing.assert_allclose(probability(head, z, links), 100 / 220, rtol=1e-9)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LINK_SCORERS)
 def test_one_pair_of_each_side_is_enough(kind: str) -> None:
     z = np.array([[1.0, 0.2], [0.9, 0.1], [-1.0, 0.3]])
     head = fit_link_head(kind, z, [[0], [1]], [[0], [2]])
@@ -138,7 +138,7 @@ def test_the_subsample_is_drawn_by_the_seed() -> None:
     assert whole.bias_ == fit_link_head("inner", z, links, others, seed=9).bias_
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LINK_SCORERS)
 def test_a_head_survives_a_safetensors_file(kind: str) -> None:
     z, train, (pairs, _) = communities()
     head = fit_link_head(kind, z, *train)

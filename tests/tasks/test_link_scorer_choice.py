@@ -8,13 +8,13 @@ import pytest
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import link_split
-from xtcl.tasks.link_head import KINDS, fit_link_head
+from xtcl.tasks.link_head import LINK_SCORERS, fit_link_head
 from xtcl.tasks.link_prediction import HiddenLinks, choose_scorer, fit_chosen, hide_links
 from xtcl.tasks.metrics import auc
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.training_data import TrainingData, training_data
 
 GRAPH = block_model(80, num_classes=4)
-SIDE = training_side(GRAPH, link_split(GRAPH))
+SIDE = training_data(GRAPH, link_split(GRAPH))
 
 
 def pair_set(pairs: np.ndarray) -> set[tuple[int, int]]:
@@ -41,7 +41,7 @@ def test_the_seed_hides_the_links() -> None:
 
 
 def test_at_least_one_pair_is_on_either_side() -> None:
-    few = TrainingSide(
+    few = TrainingData(
         Graph.from_arrays(np.eye(6), [[0, 1, 2], [1, 2, 3]]), np.array([[0, 0], [4, 5]])
     )
     for share in (0.0, 0.01, 0.99, 1.0):
@@ -51,7 +51,7 @@ def test_at_least_one_pair_is_on_either_side() -> None:
 
 
 def ranked(links: HiddenLinks, z: np.ndarray) -> dict[str, float]:
-    heads = {k: fit_link_head(k, z, *links.kept, validation=links.hidden) for k in KINDS}
+    heads = {k: fit_link_head(k, z, *links.kept, validation=links.hidden) for k in LINK_SCORERS}
     return {k: auc(*(head.score(z, side) for side in links.hidden)) for k, head in heads.items()}
 
 
@@ -70,7 +70,7 @@ def embedding_for(kind: str) -> np.ndarray:
     return np.hstack([direction, noise])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LINK_SCORERS)
 def test_the_best_on_hidden_links_is_chosen(kind: str) -> None:
     links = hide_links(SIDE, 0.3, seed=0)
     z = embedding_for(kind)
@@ -82,7 +82,7 @@ def test_the_best_on_hidden_links_is_chosen(kind: str) -> None:
 
 def test_ties_go_to_the_scorer_listed_first() -> None:
     links = hide_links(SIDE, 0.3, seed=0)
-    assert choose_scorer(links, np.zeros((GRAPH.num_nodes, 4)), seed=0).kind == KINDS[0]
+    assert choose_scorer(links, np.zeros((GRAPH.num_nodes, 4)), seed=0).kind == LINK_SCORERS[0]
 
 
 def test_the_chosen_kind_and_strength_are_fitted_on_all_training_links() -> None:

@@ -11,12 +11,12 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from xtcl.config import Member, Plan, Recipe
+from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
 from xtcl.errors import DataError
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import link_split
-from xtcl.nn.ensemble import Joined
+from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.relations.registry import make_relation
 from xtcl.relations.view import TrainingView
 from xtcl.tasks import link_head as module
@@ -26,20 +26,22 @@ from xtcl.tasks.link_prediction import HiddenLinks, LinkPrediction, hide_links
 from xtcl.tasks.logistic import fit_logistic
 from xtcl.tasks.metrics import auc
 from xtcl.tasks.results import FittedEmbedding
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.training_data import TrainingData, training_data
 
 RELATIONS = ["link", "pagerank", "jaccard", "attribute-similarity"]
 GRAPH = block_model(240, num_classes=3, seed=1)
-SIDE = training_side(GRAPH, link_split(GRAPH, seed=2))
+SIDE = training_data(GRAPH, link_split(GRAPH, seed=2))
 
 
 def fitted_on(graph: Graph, embedding: np.ndarray) -> FittedEmbedding:
     """A fit with a planted embedding."""
     options = FitOptions(relations=RELATIONS)
-    sampler = fit_sampler(graph, LinkPrediction(), Recipe(crossfit=0), options)
+    sampler = fit_sampler(graph, LinkPrediction(), FitConfig(crossfit=0), options)
     nobody = np.zeros((graph.num_nodes, 0), dtype=np.int64)
     rows = torch.from_numpy(embedding)
-    return FittedEmbedding(sampler, nobody, Plan((Member(),)), Joined([], []), rows, ())
+    return FittedEmbedding(
+        sampler, nobody, EnsembleConfig((EncoderConfig(),)), EncoderEnsemble([], []), rows, ()
+    )
 
 
 def embedding_of(graph: Graph, seed: int = 0) -> np.ndarray:
@@ -90,7 +92,7 @@ def test_blocks_and_company_change_nothing(height: int) -> None:
     sampler = fit_sampler(
         SIDE.graph,
         LinkPrediction(),
-        Recipe(crossfit=0),
+        FitConfig(crossfit=0),
         FitOptions(relations=RELATIONS, block_rows=height),
     )
     np.testing.assert_array_equal(sampler.similarities(pairs), whole)
@@ -180,7 +182,7 @@ def test_a_fit_weighs_signals_where_the_recipe_says_so(
     monkeypatch.setattr(module, "ENOUGH", 5)
     recipe = replace(LinkPrediction().recipe("gcn"), signals=wanted, positives=5)
     short = recipe.each(lambda m: replace(m, training=replace(m.training, epochs=5)))
-    side: TrainingSide = SIDE
+    side: TrainingData = SIDE
     result = fit_task(side, LinkPrediction(), short, FitOptions(relations=RELATIONS))
     assert (len(result.head.names) > 1) == wanted
     scores = result.answer.score(SIDE.negatives)  # type: ignore[union-attr]

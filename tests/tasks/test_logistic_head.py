@@ -18,8 +18,8 @@ from xtcl.tasks import logistic as logistic_head
 from xtcl.tasks import logistic as strength_choice
 from xtcl.tasks import logistic_solver
 from xtcl.tasks.logistic import (
-    FACTORS,
-    STRENGTHS,
+    C_VALUES,
+    INVERSE_TEMPERATURES,
     LogisticHead,
     calibrated_likelihood,
     finished,
@@ -99,7 +99,7 @@ def test_it_is_scikit_learns_model(classes: int, factor: float, strength: float)
 def test_the_path_forgets_where_it_came_from() -> None:
     rows, labels = clusters(40, 60, 3)
     along = list(logistic_path(rows, labels))
-    assert [head.strength_ for head in along] == list(STRENGTHS)
+    assert [head.strength_ for head in along] == list(C_VALUES)
     for head in along:
         (alone,) = logistic_path(rows, labels, strengths=[head.strength_])
         np.testing.assert_allclose(head.coef_, alone.coef_, rtol=1e-6, atol=1e-7)
@@ -109,10 +109,12 @@ def test_blocks_of_rows_change_nothing_but_the_cost(monkeypatch: pytest.MonkeyPa
     rows, labels = clusters(40, 6, 3)
     (head,) = logistic_path(rows, labels, strengths=[5.0])
     whole = head.predict_proba(rows)
-    monkeypatch.setattr(logistic_head, "BLOCK", 21)  # three rows, and one left over at the end
+    monkeypatch.setattr(
+        logistic_head, "ROWS_PER_BLOCK", 21
+    )  # three rows, and one left over at the end
     np.testing.assert_allclose(head.predict_proba(rows), whole, rtol=1e-12)
     np.testing.assert_array_equal(head.predict(rows), whole.argmax(axis=1))
-    monkeypatch.setattr(logistic_head, "BLOCK", 1)  # less than a row
+    monkeypatch.setattr(logistic_head, "ROWS_PER_BLOCK", 1)  # less than a row
     np.testing.assert_allclose(head.predict_proba(rows), whole, rtol=1e-12)
 
 
@@ -153,12 +155,12 @@ def test_strengths_far_past_the_likeliest_are_left_out(monkeypatch: pytest.Monke
             yield fit
 
     monkeypatch.setattr(strength_choice, "solve_path", recorded)
-    short = fit_logistic(rows, labels, strengths=STRENGTHS)
-    assert len(tried) < len(STRENGTHS)
+    short = fit_logistic(rows, labels, strengths=C_VALUES)
+    assert len(tried) < len(C_VALUES)
     tried.clear()
-    monkeypatch.setattr(strength_choice, "FALLEN", math.inf)
-    full = fit_logistic(rows, labels, strengths=STRENGTHS)
-    assert tried == list(STRENGTHS)
+    monkeypatch.setattr(strength_choice, "STOP_NATS", math.inf)
+    full = fit_logistic(rows, labels, strengths=C_VALUES)
+    assert tried == list(C_VALUES)
     assert short.strength_ == pytest.approx(full.strength_, rel=1e-6)
     assert short.cv_likelihood_ == full.cv_likelihood_
 
@@ -174,7 +176,7 @@ def test_a_rough_head_that_is_finished_is_the_head(normalise: bool) -> None:
     done = finished(rough, rows, labels)
     np.testing.assert_allclose(done.coef_, whole.coef_, rtol=1e-7, atol=1e-8)
     np.testing.assert_allclose(done.intercept_, whole.intercept_, rtol=1e-7, atol=1e-8)
-    for name in ("strength_", "cv_accuracy_", "cv_likelihood_", "sureness_", "scale_"):
+    for name in ("strength_", "cv_accuracy_", "cv_likelihood_", "inverse_temperature_", "scale_"):
         assert getattr(done, name) == getattr(whole, name)
 
 
@@ -191,7 +193,9 @@ def test_the_strength_is_the_mean_of_its_posterior(seed: int) -> None:
     head = fit_logistic(rows, labels, strengths=strengths, folds=4, seed=7)
     x, fold_of = prepared(rows, rows.mean(axis=0)), stratified_folds(labels, 4, 7)
     held_out = [held_out_scores(x, labels, fold_of, c) for c in strengths]
-    likelihood = [max(mean_likelihood(scores, labels, t) for t in FACTORS) for scores in held_out]
+    likelihood = [
+        max(mean_likelihood(scores, labels, t) for t in INVERSE_TEMPERATURES) for scores in held_out
+    ]
     posterior = [math.exp(80 * (each - max(likelihood))) for each in likelihood]
     parts = [p * math.log(c) for p, c in zip(posterior, strengths, strict=True)]
     assert head.strength_ == pytest.approx(math.exp(sum(parts) / sum(posterior)), rel=0.02)
@@ -239,7 +243,7 @@ def test_another_seed_deals_other_folds() -> None:
 def test_strengths_that_are_equally_good_meet_in_the_middle() -> None:
     _, labels = clusters(30, 2, 3)
     head = fit_logistic(np.zeros((30, 4)), labels)
-    assert head.strength_ == pytest.approx(np.exp(np.log(STRENGTHS).mean()))
+    assert head.strength_ == pytest.approx(np.exp(np.log(C_VALUES).mean()))
 
 
 @pytest.mark.parametrize("normalise", [True, False])
@@ -273,7 +277,7 @@ def test_small_classes_neither_fail_nor_warn() -> None:
     labels = np.array([0] * 7 + [1] * 2 + [2, 3, 3])
     head = fit_logistic(rows, labels)
     assert head.classes_.tolist() == [0, 1, 2, 3]
-    assert STRENGTHS[0] <= head.strength_ <= STRENGTHS[-1]
+    assert C_VALUES[0] <= head.strength_ <= C_VALUES[-1]
     assert 0.0 <= head.cv_accuracy_ <= 1.0
 
 
@@ -335,7 +339,7 @@ def test_a_head_survives_a_safetensors_file(normalise: bool) -> None:
     assert loaded.strength_ == head.strength_
     assert loaded.cv_accuracy_ == head.cv_accuracy_
     assert loaded.cv_likelihood_ == head.cv_likelihood_
-    assert loaded.sureness_ == head.sureness_
+    assert loaded.inverse_temperature_ == head.inverse_temperature_
     assert loaded.normalise is normalise
 
 

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from xtcl.config import Plan
+from xtcl.config import EnsembleConfig
 from xtcl.errors import DataError, UsageError
 from xtcl.estimator import XTCL
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Indicator
 from xtcl.tasks import TASKS, make_task
-from xtcl.tasks.custom import OwnTask
+from xtcl.tasks.custom import CustomTask
 from xtcl.tasks.fit import fit_task
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.task import Choice, Task
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.task import Selected, Task
+from xtcl.tasks.training_data import TrainingData
 
 GRAPH = block_model(60, num_classes=3)
 CPU = torch.device("cpu")
@@ -34,7 +34,7 @@ def near(u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return np.asarray(np.abs(u[:, None] - v) < 5)
 
 
-def judged(task: OwnTask, folds: int) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+def judged(task: CustomTask, folds: int) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
     """The ordered pairs that count, and those of them that are alike, over all folds."""
     counted, alike = set(), set()
     for fold in task.folds(view_of(), folds, np.random.default_rng(0)):
@@ -50,13 +50,13 @@ def judged(task: OwnTask, folds: int) -> tuple[set[tuple[int, int]], set[tuple[i
 
 def test_literally_all_known_pairs_are_judged_by_the_function() -> None:
     known = [3, 4, 9, 20, 41]
-    counted, alike = judged(OwnTask(near, np.array(known)), folds=0)
+    counted, alike = judged(CustomTask(near, np.array(known)), folds=0)
     assert counted == {(u, v) for u in known for v in known if u != v}
     assert alike == {(u, v) for u, v in counted if abs(u - v) < 5}
 
 
 def test_cross_fitting_judges_pairs_inside_a_fold_and_hides_their_labels() -> None:
-    task = OwnTask(near, np.arange(20))
+    task = CustomTask(near, np.arange(20))
     folds = task.folds(view_of(), 4, np.random.default_rng(0))
     assert sorted(np.concatenate([fold.queries for fold in folds]).tolist()) == list(range(20))
     for fold in folds:
@@ -69,7 +69,7 @@ def test_cross_fitting_judges_pairs_inside_a_fold_and_hides_their_labels() -> No
 def test_a_function_of_classes_is_node_classification() -> None:
     assert GRAPH.labels is not None
     labels = GRAPH.labels
-    own = OwnTask(lambda u, v: labels[u][:, None] == labels[v], np.arange(30))
+    own = CustomTask(lambda u, v: labels[u][:, None] == labels[v], np.arange(30))
     theirs = NodeClassification().folds(view_of(), 5, np.random.default_rng(3))
     for mine, other in zip(own.folds(view_of(), 5, np.random.default_rng(3)), theirs, strict=True):
         np.testing.assert_array_equal(mine.queries, other.queries)
@@ -78,13 +78,13 @@ def test_a_function_of_classes_is_node_classification() -> None:
 
 
 def test_known_nodes_are_a_set() -> None:
-    assert OwnTask(near, np.array([5, 3, 5])).known.tolist() == [3, 5]
+    assert CustomTask(near, np.array([5, 3, 5])).known.tolist() == [3, 5]
 
 
 def test_known_nodes_may_be_a_mask() -> None:
     mask = np.zeros(60, dtype=bool)
     mask[[3, 41]] = True
-    assert OwnTask(near, mask).known.tolist() == [3, 41]
+    assert CustomTask(near, mask).known.tolist() == [3, 41]
 
 
 @pytest.mark.parametrize(
@@ -97,13 +97,13 @@ def test_known_nodes_may_be_a_mask() -> None:
     ],
 )
 def test_an_answer_of_another_kind_or_shape_is_refused(alike: Indicator, got: str) -> None:
-    (fold,) = OwnTask(alike, np.arange(9)).folds(view_of(), 0, np.random.default_rng(0))
+    (fold,) = CustomTask(alike, np.arange(9)).folds(view_of(), 0, np.random.default_rng(0))
     with pytest.raises(UsageError, match=rf"array of shape \[9, 9\] .* but gave {got}\.$"):
         fold.whole(fold.queries)
 
 
 def test_zeros_and_ones_are_answers() -> None:
-    task = OwnTask(lambda u, v: near(u, v).astype(float), np.arange(9))
+    task = CustomTask(lambda u, v: near(u, v).astype(float), np.arange(9))
     (fold,) = task.folds(view_of(), 0, np.random.default_rng(0))
     alike, _ = fold.whole(fold.queries)
     assert alike.dtype == bool
@@ -113,18 +113,18 @@ def test_zeros_and_ones_are_answers() -> None:
 @pytest.mark.parametrize(("known", "named"), [([0, 60], 60), ([-1, 2], -1)])
 def test_known_nodes_outside_the_graph_are_named(known: list[int], named: int) -> None:
     with pytest.raises(UsageError, match=f"names node {named}, but the graph has nodes 0 to 59"):
-        OwnTask(near, np.array(known)).folds(view_of(), 5, np.random.default_rng(0))
+        CustomTask(near, np.array(known)).folds(view_of(), 5, np.random.default_rng(0))
 
 
 def test_too_few_known_nodes_are_refused() -> None:
     with pytest.raises(DataError, match="two labelled training nodes and got 1"):
-        OwnTask(near, np.array([3])).folds(view_of(), 5, np.random.default_rng(0))
+        CustomTask(near, np.array([3])).folds(view_of(), 5, np.random.default_rng(0))
 
 
 def test_there_is_no_head_and_no_answer() -> None:
-    task: Task = OwnTask(near, np.arange(9))
-    side = TrainingSide(GRAPH)
-    assert task.fit_head(side, torch.zeros(60, 2), Choice(Plan()), 0) is None
+    task: Task = CustomTask(near, np.arange(9))
+    side = TrainingData(GRAPH)
+    assert task.fit_head(side, torch.zeros(60, 2), Selected(EnsembleConfig()), 0) is None
     with pytest.raises(UsageError, match="has no head, so there is nothing to predict or score"):
         fit_task(side, task).answer  # noqa: B018 - asking is refused
 
@@ -135,7 +135,7 @@ def test_tasks_by_name() -> None:
         made = make_task(name)
         assert type(made) is kind
         assert made.name == name
-    own = OwnTask(near, np.arange(9))
+    own = CustomTask(near, np.arange(9))
     assert make_task(own) is own
     with pytest.raises(UsageError, match=r"There is no task 'own'. Known: nodes, links; or give"):
         make_task("own")
@@ -143,7 +143,7 @@ def test_tasks_by_name() -> None:
 
 def test_all_of_the_best_candidates_are_positives() -> None:
     """Where alike pairs are rare no chance is high, and none need be."""
-    assert OwnTask(near, np.arange(30)).recipe("gcn").least_chance == 0.0
+    assert CustomTask(near, np.arange(30)).recipe("gcn").least_chance == 0.0
     assert NodeClassification().recipe("gcn").least_chance > 0.0
 
 

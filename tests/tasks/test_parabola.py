@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from xtcl.tasks.logistic_solver import Design, Parabola, ParabolaSearch, class_contrasts
+from xtcl.tasks.logistic_solver import ConjugateGradient, Design, QuadraticModel, class_contrasts
 
 PROBLEMS, CLASSES, ROWS, COLUMNS = 2, 3, 20, 5
 RIDGE = torch.tensor([0.1] * COLUMNS + [0.0], dtype=torch.float64)
@@ -18,7 +18,7 @@ DEVICES = [
 ]
 
 
-def parabola(seed: int = 0) -> Parabola:
+def parabola(seed: int = 0) -> QuadraticModel:
     """Around random chances; the second problem leaves the first rows out."""
     noise = torch.Generator().manual_seed(seed)
     rows = torch.randn(
@@ -30,7 +30,7 @@ def parabola(seed: int = 0) -> Parabola:
     spectrum = torch.cat([kept @ rows.square(), kept.sum(dim=2, keepdim=True)], dim=2)
     design = Design(rows, class_contrasts(CLASSES, rows))
     chances = scores.softmax(dim=1) * kept
-    return Parabola.around(design, RIDGE, chances, spectrum, kept.sum(dim=(1, 2)))
+    return QuadraticModel.around(design, RIDGE, chances, spectrum, kept.sum(dim=(1, 2)))
 
 
 def some_weights(seed: int = 1) -> Tensor:
@@ -38,7 +38,7 @@ def some_weights(seed: int = 1) -> Tensor:
     return torch.randn(PROBLEMS, CLASSES - 1, COLUMNS + 1, dtype=torch.float64, generator=noise)
 
 
-def hessian(model: Parabola, problem: int) -> Tensor:
+def hessian(model: QuadraticModel, problem: int) -> Tensor:
     """Of one problem, [(K - 1)(d + 1)] squared, row of data by row of data."""
     contrasts = model.design.contrasts
     whole = torch.diag(RIDGE.repeat(CLASSES - 1))
@@ -50,9 +50,9 @@ def hessian(model: Parabola, problem: int) -> Tensor:
     return whole
 
 
-def to(model: Parabola, device: str) -> Parabola:
+def to(model: QuadraticModel, device: str) -> QuadraticModel:
     design = Design(*(part.to(device) for part in model.design))
-    return Parabola(design, *(part.to(device) for part in model[1:]))
+    return QuadraticModel(design, *(part.to(device) for part in model[1:]))
 
 
 def test_curvature_is_the_hessian() -> None:
@@ -65,7 +65,7 @@ def test_curvature_is_the_hessian() -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_searches_of_one_design_find_the_lowest_point_of_each_parabola(device: str) -> None:
-    lowest = ParabolaSearch()
+    lowest = ConjugateGradient()
     for seed in range(3):
         model = parabola(seed)
         right = some_weights(seed)
@@ -81,7 +81,7 @@ def test_what_is_fine_already_stands_still_while_others_go_on(device: str) -> No
     model = parabola()
     right = some_weights()
     forcing = torch.tensor([1.0, 1e-12], dtype=torch.float64)
-    found = ParabolaSearch()(to(model, device), right.to(device), forcing.to(device)).cpu()
+    found = ConjugateGradient()(to(model, device), right.to(device), forcing.to(device)).cpu()
     assert not found[0].any()
     expected = torch.linalg.solve(hessian(model, 1), right[1].flatten())
     torch.testing.assert_close(found[1].flatten(), expected)
@@ -97,7 +97,7 @@ def test_a_coarse_search_ends_as_soon_as_its_residual_is_small_enough() -> None:
     left = []
     for share in (0.3, 1e-6):
         forcing = torch.full((PROBLEMS,), share, dtype=torch.float64)
-        found = ParabolaSearch()(model, right, forcing)
+        found = ConjugateGradient()(model, right, forcing)
         left.append(size(right - model.curvature(found)) / size(right))
         assert (left[-1] <= share).all()
     assert (left[0] > 1e-4).any()  # no finer than was asked for

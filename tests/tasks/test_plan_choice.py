@@ -12,51 +12,55 @@ import torch
 from small_runs import judged_recipe
 from torch import Tensor
 
-from xtcl.config import Member, Plan, Recipe, TrainingSettings
+from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, TrainingConfig
 from xtcl.errors import UsageError
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import link_split, node_split
-from xtcl.nn.ensemble import Joined
+from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.tasks import fit as fit_module
 from xtcl.tasks import fit as pipeline
-from xtcl.tasks.fit import FitOptions, find_positives, fit_sampler, fit_task, train_plan
+from xtcl.tasks.fit import FitOptions, fit_sampler, fit_task, sample_positives, train_ensemble
 from xtcl.tasks.link_head import SignalHead
 from xtcl.tasks.link_prediction import (
-    HIDDEN_SHARE,
+    VALIDATION_LINK_SHARE,
     LinkPrediction,
     choose_scorer,
-    cosine_judge,
+    cosine_auc,
     fit_chosen,
     hide_links,
 )
 from xtcl.tasks.metrics import auc
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.results import FittedEmbedding
-from xtcl.tasks.task import Choice, Train
-from xtcl.tasks.training_data import training_side
-from xtcl.training.early_stopping import Judge, Watch
+from xtcl.tasks.task import Selected, Train
+from xtcl.tasks.training_data import training_data
+from xtcl.training.early_stopping import EarlyStopping, Scorer
 from xtcl.training.trainer import train as original_train
 
 GRAPH = block_model(80, num_classes=4)
-SIDE = training_side(GRAPH, link_split(GRAPH), use_labels=True)
+SIDE = training_data(GRAPH, link_split(GRAPH), use_labels=True)
 CPU = torch.device("cpu")
 SEED = 3
-LINKS = hide_links(SIDE, HIDDEN_SHARE, SEED)
+LINKS = hide_links(SIDE, VALIDATION_LINK_SHARE, SEED)
 
 NOISE = np.random.default_rng(0).normal(size=(80, 6)).astype(np.float32)
 CLASSES = (np.eye(4)[GRAPH.labels] + 0.1 * NOISE[:, :4]).astype(np.float32)
 
 
-def plan_of(name: str) -> Plan:
-    return Plan((Member({"name": name}, TrainingSettings(epochs=40)),))
+def plan_of(name: str) -> EnsembleConfig:
+    return EnsembleConfig((EncoderConfig({"name": name}, TrainingConfig(epochs=40)),))
 
 
-def planted(embedding: Tensor, plan: Plan | None = None, verdict: float = -1.0) -> FittedEmbedding:
+def planted(
+    embedding: Tensor, plan: EnsembleConfig | None = None, verdict: float = -1.0
+) -> FittedEmbedding:
     """A fit with this embedding, on the graph without the hidden links."""
-    sampler = fit_sampler(LINKS.graph, LinkPrediction(), Recipe(crossfit=0), FitOptions())
+    sampler = fit_sampler(LINKS.graph, LinkPrediction(), FitConfig(crossfit=0), FitOptions())
     nobody = np.zeros((80, 0), dtype=np.int64)
-    return FittedEmbedding(sampler, nobody, plan or Plan(), Joined([], []), embedding, (), verdict)
+    return FittedEmbedding(
+        sampler, nobody, plan or EnsembleConfig(), EncoderEnsemble([], []), embedding, (), verdict
+    )
 
 
 class Planted:
@@ -65,30 +69,30 @@ class Planted:
     def __init__(self, **embeddings: np.ndarray) -> None:
         self.embeddings = embeddings
         self.graphs: list[Graph] = []
-        self.judges: list[Judge | None] = []
+        self.judges: list[Scorer | None] = []
         self.to_beat: list[float] = []
 
     def __call__(self, graph: Graph) -> Train:
         """Note the graph."""
         self.graphs.append(graph)
 
-        def train(plan: Plan, judge: Judge | None, to_beat: float) -> FittedEmbedding:
+        def train(plan: EnsembleConfig, judge: Scorer | None, to_beat: float) -> FittedEmbedding:
             self.judges.append(judge)
             self.to_beat.append(to_beat)
             (member,) = plan.members
             stopped = replace(member, training=replace(member.training, epochs=17))
             embedding = torch.from_numpy(self.embeddings[str(member.encoder["name"])])
-            return planted(embedding, Plan((stopped,)), verdict=len(self.judges) / 10)
+            return planted(embedding, EnsembleConfig((stopped,)), verdict=len(self.judges) / 10)
 
         return train
 
-    def choose(self, *names: str, stop_early: bool = True) -> Choice:
+    def choose(self, *names: str, stop_early: bool = True) -> Selected:
         """What link prediction chooses among the plans so named."""
-        recipe = Recipe(plans=tuple(map(plan_of, names)), stop_early=stop_early)
+        recipe = FitConfig(plans=tuple(map(plan_of, names)), stop_early=stop_early)
         return LinkPrediction().choose(SIDE, recipe, self, SEED, CPU)
 
 
-def name_of(choice: Choice) -> object:
+def name_of(choice: Selected) -> object:
     return choice.plan.members[0].encoder["name"]
 
 
@@ -174,7 +178,7 @@ def test_one_plan_still_chooses_a_scorer() -> None:
 
 
 def test_the_judge_is_the_auc_of_cosines_on_hidden_links() -> None:
-    judge = cosine_judge(LINKS, CPU)
+    judge = cosine_auc(LINKS, CPU)
     for z in (CLASSES, NOISE):
         assert judge(torch.from_numpy(z)) == pytest.approx(hidden_auc(z), abs=1e-9)
 
@@ -192,18 +196,18 @@ def test_a_judge_is_there_where_training_may_stop_early(stop_early: bool) -> Non
 
 def test_the_epochs_are_those_after_which_the_judge_saw_the_best() -> None:
     """Against training anew for every number of epochs at which the judge is asked."""
-    training = TrainingSettings(epochs=70, anchors=None, weight_decay=0.0, learning_rate=0.1)
-    member = Member({"width": 8, "hops": 1, "dropout": 0.2}, training)
-    recipe = Recipe(draws=2, link_draws=4, plans=(Plan((member,)),), stop_early=True)
+    training = TrainingConfig(epochs=70, anchors=None, weight_decay=0.0, learning_rate=0.1)
+    member = EncoderConfig({"width": 8, "hops": 1, "dropout": 0.2}, training)
+    recipe = FitConfig(draws=2, link_draws=4, plans=(EnsembleConfig((member,)),), stop_early=True)
     options = FitOptions(seed=SEED)
-    found = find_positives(LINKS.graph, LinkPrediction(), recipe, options)
+    found = sample_positives(LINKS.graph, LinkPrediction(), recipe, options)
 
     def trained_for(epochs: int) -> Tensor:
-        shorter = Plan((replace(member, training=replace(training, epochs=epochs)),))
-        fitted = train_plan(LINKS.graph, LinkPrediction(), recipe, shorter, found, options)
+        shorter = EnsembleConfig((replace(member, training=replace(training, epochs=epochs)),))
+        fitted = train_ensemble(LINKS.graph, LinkPrediction(), recipe, shorter, found, options)
         return fitted.embedding
 
-    watch = Watch(lambda z: hidden_auc(z.double().numpy()))
+    watch = EarlyStopping(lambda z: hidden_auc(z.double().numpy()))
     for epochs in range(1, 71):
         if watch.seen_enough(epochs, partial(trained_for, epochs)):
             break
@@ -242,26 +246,26 @@ def test_the_scorer_is_judged_on_the_trial_s_embedding_and_fitted_on_the_final_o
 
 def test_a_head_without_a_scorer_is_refused() -> None:
     with pytest.raises(UsageError, match="chooses a scorer before its head is fitted"):
-        LinkPrediction().fit_head(SIDE, torch.from_numpy(NOISE), Choice(Plan()), SEED)
+        LinkPrediction().fit_head(SIDE, torch.from_numpy(NOISE), Selected(EnsembleConfig()), SEED)
 
 
 def test_nodes_take_the_first_plan_and_try_nothing() -> None:
     def trial(graph: Graph) -> Train:
         raise AssertionError("nothing is hidden, so nothing is tried")
 
-    recipe = Recipe(plans=(plan_of("first"), plan_of("second")))
-    side = training_side(GRAPH, node_split(GRAPH, 0.3))
-    assert NodeClassification().choose(side, recipe, trial, 0, CPU) == Choice(recipe.plans[0])
+    recipe = FitConfig(plans=(plan_of("first"), plan_of("second")))
+    side = training_data(GRAPH, node_split(GRAPH, 0.3))
+    assert NodeClassification().choose(side, recipe, trial, 0, CPU) == Selected(recipe.plans[0])
 
 
 @pytest.mark.parametrize("scored", [True, False])
 def test_a_choice_survives_a_checkpoint(scored: bool) -> None:
     members = (
-        Member({"width": np.int64(8), "restart": 0.1}, TrainingSettings(anchors=None), 0.3),
-        Member({}, TrainingSettings(temperature=0.1)),
+        EncoderConfig({"width": np.int64(8), "restart": 0.1}, TrainingConfig(anchors=None), 0.3),
+        EncoderConfig({}, TrainingConfig(temperature=0.1)),
     )
     scorer = SignalHead.of(choose_scorer(LINKS, CLASSES, SEED)) if scored else None
-    choice = Choice(Plan(members, 1.2), scorer)
+    choice = Selected(EnsembleConfig(members, 1.2), scorer)
     again = fit_module._choice(fit_module._tensors(choice))
     assert again.plan == choice.plan
     if scorer is None:

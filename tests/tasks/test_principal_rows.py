@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from xtcl.tasks import logistic_solver as module
-from xtcl.tasks.logistic_solver import principal_rows, solve_path
+from xtcl.tasks.logistic_solver import rotate_rows, solve_path
 
 
 def correlated(n: int, d: int) -> Tensor:
@@ -28,7 +28,7 @@ def test_it_is_a_rotation(
 ) -> None:
     monkeypatch.setattr(module, "LEADING", leading)
     rows = correlated(n, d)
-    turned = principal_rows(rows)
+    turned = rotate_rows(rows)
     assert turned.coordinates.shape == (n, r)
     axes = turned.back(torch.eye(r, dtype=torch.float64))
     torch.testing.assert_close(axes @ axes.T, torch.eye(r, dtype=torch.float64))
@@ -43,7 +43,7 @@ def test_the_leading_axes_come_first(n: int, d: int, monkeypatch: pytest.MonkeyP
     size = 4.0 ** -torch.arange(d, dtype=torch.float64)
     rows = torch.randn(n, d, dtype=torch.float64, generator=noise) * size
     spectrum = torch.linalg.svdvals(rows - rows.mean(dim=0))
-    length = principal_rows(rows).coordinates.norm(dim=0)
+    length = rotate_rows(rows).coordinates.norm(dim=0)
     torch.testing.assert_close(
         length[:6].sort(descending=True)[0][:3], spectrum[:3], rtol=1e-6, atol=0
     )
@@ -52,7 +52,7 @@ def test_the_leading_axes_come_first(n: int, d: int, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("rows", [torch.zeros(6, 3), torch.ones(4, 9), torch.eye(7)[[0, 0, 1, 1]]])
 def test_rows_of_low_rank_are_kept_whole(rows: Tensor) -> None:
-    turned = principal_rows(rows.double())
+    turned = rotate_rows(rows.double())
     again = turned.back(turned.coordinates) + turned.centre
     torch.testing.assert_close(again, rows.double(), rtol=0.0, atol=1e-14)
 
@@ -63,7 +63,7 @@ def test_a_fit_of_turned_rows_is_a_fit_of_the_rows(
 ) -> None:
     monkeypatch.setattr(module, "FEW", few)
     rows, codes = correlated(n, d), torch.arange(n) % 3
-    turned = principal_rows(rows)
+    turned = rotate_rows(rows)
     strengths = [0.1, 10.0, 1e4]
     short = solve_path(turned.coordinates, codes, 3, strengths, 1e-10)
     long = solve_path(rows, codes, 3, strengths, 1e-10)
@@ -83,10 +83,10 @@ def test_rows_turned_in_place_and_in_blocks_are_the_same_rows(
 ) -> None:
     rows = correlated(n, d)
     kept = rows.clone()
-    whole = principal_rows(rows)
+    whole = rotate_rows(rows)
     assert torch.equal(rows, kept)
     monkeypatch.setattr(module, "BLOCK", 7 * d)
-    parts = principal_rows(rows, overwrite=True)
+    parts = rotate_rows(rows, overwrite=True)
     assert torch.equal(rows, parts.coordinates) == (n > d)  # in place, but for a span
     torch.testing.assert_close(parts.coordinates, whole.coordinates, rtol=0.0, atol=1e-12)
 
@@ -94,6 +94,6 @@ def test_rows_turned_in_place_and_in_blocks_are_the_same_rows(
 def test_the_same_rows_give_the_same_bytes_and_global_state_is_left_alone() -> None:
     rows = correlated(40, 30)
     state = torch.get_rng_state()
-    first, again = principal_rows(rows), principal_rows(rows)
+    first, again = rotate_rows(rows), rotate_rows(rows)
     assert torch.equal(torch.get_rng_state(), state)
     assert first.coordinates.numpy().tobytes() == again.coordinates.numpy().tobytes()

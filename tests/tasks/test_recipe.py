@@ -18,20 +18,20 @@ from small_runs import small_graph, small_split
 from torch import Tensor
 
 from xtcl.config import (
-    BatchSettings,
-    Member,
-    Plan,
-    Recipe,
-    SamplerSettings,
-    TrainingSettings,
-    plain,
+    BatchConfig,
+    EncoderConfig,
+    EnsembleConfig,
+    FitConfig,
+    SamplerConfig,
+    TrainingConfig,
+    to_builtin,
 )
 from xtcl.errors import UsageError
 from xtcl.nn.loss import contrastive_loss
 from xtcl.runs.config_file import to_toml
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, fit_task
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.training_data import training_data
 
 KINDS = [(task, encoder) for task in ("nodes", "links") for encoder in ("gcn", "gat", "own")]
 RECIPES = {f"{task} {encoder}": make_task(task).recipe(encoder) for task, encoder in KINDS}
@@ -41,12 +41,12 @@ RECIPES |= {
 }
 
 
-def through_json(recipe: Recipe) -> Any:
+def through_json(recipe: FitConfig) -> Any:
     return json.loads(json.dumps(asdict(recipe)))
 
 
-def through_toml(recipe: Recipe) -> Any:
-    whole = plain(asdict(recipe))
+def through_toml(recipe: FitConfig) -> Any:
+    whole = to_builtin(asdict(recipe))
     sampler = whole.pop("sampler")
     return tomllib.loads(to_toml({"recipe": whole, "recipe.sampler": sampler}))["recipe"]
 
@@ -56,9 +56,9 @@ THROUGH = [through_json, through_toml]
 
 @pytest.mark.parametrize("through", THROUGH)
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_survives_a_file(name: str, through: Callable[[Recipe], Any]) -> None:
+def test_a_recipe_survives_a_file(name: str, through: Callable[[FitConfig], Any]) -> None:
     recipe = RECIPES[name]
-    assert Recipe.from_plain(through(recipe)) == recipe
+    assert FitConfig.from_plain(through(recipe)) == recipe
     assert recipe.checked() is recipe
 
 
@@ -73,7 +73,7 @@ def test_the_recipes_have_none_in_every_place_that_may() -> None:
 FRACTIONS = st.floats(0.001, 0.999)
 COUNTS = st.integers(1, 10**6)
 TRAININGS = st.builds(
-    TrainingSettings,
+    TrainingConfig,
     epochs=COUNTS,
     anchors=st.none() | COUNTS,
     learning_rate=FRACTIONS,
@@ -83,7 +83,7 @@ TRAININGS = st.builds(
     temperature=FRACTIONS,
     link_dropout=FRACTIONS,
     batch=st.builds(
-        BatchSettings,
+        BatchConfig,
         neighbours=st.none() | st.lists(st.none() | COUNTS, max_size=3).map(tuple),
         block=COUNTS,
     ),
@@ -93,17 +93,19 @@ OPTIONS = st.dictionaries(
     st.one_of(st.booleans(), COUNTS, FRACTIONS, st.text(st.characters(codec="ascii"))),
 )
 PLANS = st.builds(
-    Plan,
-    st.lists(st.builds(Member, OPTIONS, TRAININGS, FRACTIONS), min_size=1, max_size=3).map(tuple),
+    EnsembleConfig,
+    st.lists(st.builds(EncoderConfig, OPTIONS, TRAININGS, FRACTIONS), min_size=1, max_size=3).map(
+        tuple
+    ),
     FRACTIONS,
 )
 
 
 @given(
     st.builds(
-        Recipe,
+        FitConfig,
         sampler=st.builds(
-            SamplerSettings,
+            SamplerConfig,
             quantiles=st.lists(FRACTIONS, min_size=1, max_size=3).map(tuple),
             base_score=st.just("prior") | FRACTIONS,
             sweeps=COUNTS,
@@ -126,20 +128,20 @@ PLANS = st.builds(
         signals=st.booleans(),
     )
 )
-def test_any_recipe_survives_a_file(recipe: Recipe) -> None:
+def test_any_recipe_survives_a_file(recipe: FitConfig) -> None:
     for through in THROUGH:
-        assert Recipe.from_plain(through(recipe)) == recipe
+        assert FitConfig.from_plain(through(recipe)) == recipe
     for plan in recipe.plans:
-        stored = tomllib.loads(to_toml({"plan": plain(asdict(plan))}))["plan"]
-        assert Plan.from_plain(stored) == plan
+        stored = tomllib.loads(to_toml({"plan": to_builtin(asdict(plan))}))["plan"]
+        assert EnsembleConfig.from_plain(stored) == plan
 
 
 def test_a_recipe_from_before_top_k_mode_is_exact() -> None:
     stored = through_json(RECIPES["nodes gcn"])
     for name in ("cap", "index_past"):
         del stored["sampler"][name]
-    assert Recipe.from_plain(stored) == RECIPES["nodes gcn"]
-    assert Recipe.from_plain(stored).sampler.cap is None
+    assert FitConfig.from_plain(stored) == RECIPES["nodes gcn"]
+    assert FitConfig.from_plain(stored).sampler.cap is None
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_what_is_no_recipe_is_refused(change: Callable[[Any], object], what: str
     stored = through_json(RECIPES["links gcn"])
     change(stored)
     with pytest.raises(UsageError) as refused:
-        Recipe.from_plain(stored)
+        FitConfig.from_plain(stored)
     assert what in str(refused.value)
     assert str(refused.value).endswith(".")
 
@@ -167,24 +169,31 @@ def test_what_is_no_recipe_is_refused(change: Callable[[Any], object], what: str
 @pytest.mark.parametrize(
     ("recipe", "sentence"),
     [
-        (Recipe(positives=0), "positives=0 must be at least 1"),
-        (Recipe(least_chance=1.5), "least_chance=1.5 must be between 0 and 1"),
-        (Recipe(least_chance=math.nan), "least_chance=nan must be between 0 and 1"),
-        (Recipe(doubt=0.0), "doubt=0.0 must be above 0 and at most 1"),
-        (Recipe(doubt=1.5), "doubt=1.5 must be above 0 and at most 1"),
-        (Recipe(doubt=math.nan), "doubt=nan must be above 0 and at most 1"),
-        (Recipe(sure=0.4), "sure=0.4 must be between 0.5 and 1"),
-        (Recipe(sure=math.nan), "sure=nan must be between 0.5 and 1"),
-        (Recipe(draws=0), "draws=0 must be at least 1"),
-        (Recipe(link_draws=-1), "link_draws=-1 must be at least 0"),
-        (Recipe(sampler=SamplerSettings(sweeps=0)), "sweeps=0"),
+        (FitConfig(positives=0), "positives=0 must be at least 1"),
+        (FitConfig(least_chance=1.5), "least_chance=1.5 must be between 0 and 1"),
+        (FitConfig(least_chance=math.nan), "least_chance=nan must be between 0 and 1"),
+        (FitConfig(doubt=0.0), "doubt=0.0 must be above 0 and at most 1"),
+        (FitConfig(doubt=1.5), "doubt=1.5 must be above 0 and at most 1"),
+        (FitConfig(doubt=math.nan), "doubt=nan must be above 0 and at most 1"),
+        (FitConfig(sure=0.4), "sure=0.4 must be between 0.5 and 1"),
+        (FitConfig(sure=math.nan), "sure=nan must be between 0.5 and 1"),
+        (FitConfig(draws=0), "draws=0 must be at least 1"),
+        (FitConfig(link_draws=-1), "link_draws=-1 must be at least 0"),
+        (FitConfig(sampler=SamplerConfig(sweeps=0)), "sweeps=0"),
         (
-            Recipe(plans=(Plan(), Plan((Member(), Member(training=TrainingSettings(epochs=0)))))),
+            FitConfig(
+                plans=(
+                    EnsembleConfig(),
+                    EnsembleConfig(
+                        (EncoderConfig(), EncoderConfig(training=TrainingConfig(epochs=0)))
+                    ),
+                )
+            ),
             "epochs=0 must be at least 1",
         ),
     ],
 )
-def test_settings_that_cannot_be_used_are_named(recipe: Recipe, sentence: str) -> None:
+def test_settings_that_cannot_be_used_are_named(recipe: FitConfig, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         recipe.checked()
 
@@ -193,21 +202,23 @@ def test_a_recipe_from_before_there_were_batches() -> None:
     stored = through_json(RECIPES["nodes gcn"])
     for member in stored["plans"][0]["members"]:
         del member["training"]["batch"]
-    assert Recipe.from_plain(stored) == RECIPES["nodes gcn"]
+    assert FitConfig.from_plain(stored) == RECIPES["nodes gcn"]
 
 
 def test_a_plan_is_embedded_in_batches_if_a_member_is() -> None:
-    mini = BatchSettings((10,))
+    mini = BatchConfig((10,))
     members = tuple(
-        Member(training=TrainingSettings(batch=batch)) for batch in (BatchSettings(), mini)
+        EncoderConfig(training=TrainingConfig(batch=batch)) for batch in (BatchConfig(), mini)
     )
-    assert Plan(members).batch == mini
-    assert Plan(members[:1]).batch == BatchSettings()
+    assert EnsembleConfig(members).batch == mini
+    assert EnsembleConfig(members[:1]).batch == BatchConfig()
 
 
 def test_a_change_reaches_every_member_of_every_plan() -> None:
-    members = tuple(Member({"width": width}) for width in (4, 8, 16))
-    recipe = Recipe(plans=(Plan(members[:1]), Plan(members[1:], 2.0)), stop_early=True)
+    members = tuple(EncoderConfig({"width": width}) for width in (4, 8, 16))
+    recipe = FitConfig(
+        plans=(EnsembleConfig(members[:1]), EnsembleConfig(members[1:], 2.0)), stop_early=True
+    )
     changed = recipe.each(lambda member: replace(member, weight=0.5))
     assert [[member.weight for member in plan.members] for plan in changed.plans] == [
         [0.5],
@@ -220,13 +231,16 @@ def test_a_change_reaches_every_member_of_every_plan() -> None:
 
 
 def test_the_literal_recipe_is_the_paper_s() -> None:
-    recipe = Recipe(
+    recipe = FitConfig(
         crossfit=4,
         positives=7,
         least_chance=0.9,
         link_draws=3,
         candidate_weight=0.2,
-        plans=(Plan((Member({"width": 3}), Member()), 1.0), Plan()),
+        plans=(
+            EnsembleConfig((EncoderConfig({"width": 3}), EncoderConfig()), 1.0),
+            EnsembleConfig(),
+        ),
         stop_early=True,
         doubt=0.5,
         sure=0.9,
@@ -238,7 +252,7 @@ def test_the_literal_recipe_is_the_paper_s() -> None:
     assert (recipe.doubt, recipe.sure) == (1.0, 1.0)
     assert not recipe.stop_early
     assert not recipe.signals
-    assert recipe.sampler == SamplerSettings((0.99,), 0.0, sweeps=1, prior_pairs=0, tie_break=None)
+    assert recipe.sampler == SamplerConfig((0.99,), 0.0, sweeps=1, prior_pairs=0, tie_break=None)
     ((member,),) = (plan.members for plan in recipe.plans)
     assert recipe.plans[0].attributes == 0.0
     training = member.training
@@ -252,7 +266,7 @@ def test_a_literal_fit_counts_all_labelled_pairs_and_minimises_equation_1(
     task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = small_graph(40)
-    side = training_side(graph, small_split(graph, task))
+    side = training_data(graph, small_split(graph, task))
     recipe = make_task(task).recipe("gcn").literal("gcn")
     recipe = recipe.each(
         lambda m: replace(

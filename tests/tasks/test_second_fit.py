@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from xtcl.tasks import self_training as module
 from xtcl.tasks.logistic import LogisticHead, fit_logistic
-from xtcl.tasks.self_training import MOSTLY_RIGHT, SURE, second_fit
+from xtcl.tasks.self_training import MIN_CV_ACCURACY, SELF_TRAINING_THRESHOLD, self_train
 
 CLASSES = np.array([1, 2, 4])  # codes need not be 0, 1, ...
 
@@ -38,7 +38,7 @@ def by_the_book(
         if node in known:
             taken.append(node)
             told.append(labels[node])
-        elif chance.max() > SURE:
+        elif chance.max() > SELF_TRAINING_THRESHOLD:
             taken.append(node)
             told.append(int(np.argmax(chance)))
     centred = rows - rows[taken].mean(axis=0)
@@ -50,8 +50,8 @@ def by_the_book(
 def test_it_is_a_fit_on_labels_and_sure_answers() -> None:
     rows, labels, known = blobs(spread=0.9)
     head = first_fit(rows, labels, known)
-    assert head.cv_accuracy_ >= MOSTLY_RIGHT
-    again = second_fit(head, rows, known, labels[known])
+    assert head.cv_accuracy_ >= MIN_CV_ACCURACY
+    again = self_train(head, rows, known, labels[known])
     expected = by_the_book(head, rows, labels, known)
     np.testing.assert_allclose(again.predict_proba(rows)[:, CLASSES], expected, atol=1e-6)
     assert np.abs(again.coef_ - head.coef_).max() > 0.1
@@ -64,7 +64,7 @@ def test_it_finds_classes_that_few_labels_do_not_show() -> None:
     for seed in range(20):
         rows, labels, known = blobs(spread=1.6, seed=seed)
         head = first_fit(rows, labels, known)
-        again = second_fit(replace(head, cv_accuracy_=1.0), rows, known, labels[known])
+        again = self_train(replace(head, cv_accuracy_=1.0), rows, known, labels[known])
         gains.append(np.mean(again.predict(rows) == labels) - np.mean(head.predict(rows) == labels))
     assert np.mean(gains) > 0.005
 
@@ -73,8 +73,8 @@ def test_told_labels_outweigh_answers() -> None:
     rows, labels, known = blobs(spread=0.9)
     head = first_fit(rows, labels, known)
     wrong = np.roll(CLASSES, 1)[np.searchsorted(CLASSES, labels[known])]
-    again = second_fit(head, rows, known, wrong)
-    right = second_fit(head, rows, known, labels[known])
+    again = self_train(head, rows, known, wrong)
+    right = self_train(head, rows, known, labels[known])
     assert np.abs(again.coef_ - right.coef_).max() > 0.1
 
 
@@ -82,15 +82,15 @@ def test_told_labels_outweigh_answers() -> None:
 def test_a_head_that_is_often_wrong_is_no_teacher(accuracy: float) -> None:
     rows, labels, known = blobs(spread=0.9)
     head = replace(first_fit(rows, labels, known), cv_accuracy_=accuracy)
-    assert second_fit(head, rows, known, labels[known]) is head
+    assert self_train(head, rows, known, labels[known]) is head
 
 
 def test_of_many_sure_answers_some_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, labels, known = blobs(spread=0.9)
     head = first_fit(rows, labels, known)
-    every = second_fit(head, rows, known, labels[known])
-    monkeypatch.setattr(module, "MOST_ROWS", 10)
-    some = [second_fit(head, rows, known, labels[known], seed=seed) for seed in (0, 0, 1)]
+    every = self_train(head, rows, known, labels[known])
+    monkeypatch.setattr(module, "MAX_ROWS", 10)
+    some = [self_train(head, rows, known, labels[known], seed=seed) for seed in (0, 0, 1)]
     np.testing.assert_array_equal(some[0].coef_, some[1].coef_)
     assert np.abs(some[0].coef_ - some[2].coef_).max() > 0
     assert np.abs(some[0].coef_ - every.coef_).max() > 0

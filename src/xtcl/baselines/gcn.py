@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from xtcl.baselines.supervised import LINKS, Supervised, SupervisedSettings
-from xtcl.nn.functional import dropped_product
+from xtcl.nn.functional import sparse_dropout_linear
 from xtcl.nn.propagation import Propagation
 
 
@@ -50,7 +50,7 @@ class OneLayerGCN(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Embeddings [V, width]."""
-        h = dropped_product(x, self.weight, self.dropout, self.training)
+        h = sparse_dropout_linear(x, self.weight, self.dropout, self.training)
         out: Tensor = self.propagation(h, edge_index)
         return out + self.bias
 

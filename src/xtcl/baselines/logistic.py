@@ -11,11 +11,11 @@ from xtcl.baselines.method import Method
 from xtcl.baselines.propagation import leading_axes
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
-from xtcl.tasks.link_prediction import HIDDEN_SHARE, choose_scorer, fit_chosen, hide_links
+from xtcl.tasks.link_prediction import VALIDATION_LINK_SHARE, choose_scorer, fit_chosen, hide_links
 from xtcl.tasks.logistic import fit_logistic
-from xtcl.tasks.results import Answer, LinkAnswer, NodeAnswer
-from xtcl.tasks.self_training import second_fit
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
+from xtcl.tasks.self_training import self_train
+from xtcl.tasks.training_data import TrainingData
 
 
 class Logistic(Method):
@@ -43,13 +43,13 @@ class Logistic(Method):
 
     def fit(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         task: str,
         *,
         seed: int,
         device: torch.device,
         progress: Progress,
-    ) -> Answer:
+    ) -> Predictions:
         """Fit the head on the attributes."""
         self.check_task(task)
         x, _ = encoder_inputs(side.graph, device)
@@ -59,16 +59,18 @@ class Logistic(Method):
         return answer
 
 
-def _nodes(side: TrainingSide, x: torch.Tensor, seed: int) -> NodeAnswer:
+def _nodes(side: TrainingData, x: torch.Tensor, seed: int) -> NodePredictions:
     rows = np.asarray(x.cpu().numpy())
     known, classes = side.labelled, side.labels[side.labelled]
     first = fit_logistic(rows[known], classes, seed=seed, device=x.device)
-    head = second_fit(first, rows, known, classes, seed=seed, device=x.device)
-    return NodeAnswer(head.predict_proba(rows, side.graph.num_classes, x.device))
+    head = self_train(first, rows, known, classes, seed=seed, device=x.device)
+    return NodePredictions(head.predict_proba(rows, side.graph.num_classes, x.device))
 
 
-def _links(side: TrainingSide, x: torch.Tensor, seed: int) -> LinkAnswer:
+def _links(side: TrainingData, x: torch.Tensor, seed: int) -> LinkScores:
     rows = leading_axes(x)
-    chosen = choose_scorer(hide_links(side, HIDDEN_SHARE, seed), rows, seed, device=x.device)
+    chosen = choose_scorer(
+        hide_links(side, VALIDATION_LINK_SHARE, seed), rows, seed, device=x.device
+    )
     head = fit_chosen(chosen, side, rows, seed, device=x.device)
-    return LinkAnswer(lambda pairs: head.score(rows, pairs, x.device))
+    return LinkScores(lambda pairs: head.score(rows, pairs, x.device))

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import torch
 
-from xtcl.config import Recipe
+from xtcl.config import FitConfig
 from xtcl.errors import UsageError
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, fit_task
-from xtcl.tasks.results import Answer
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.results import Predictions
+from xtcl.tasks.training_data import TrainingData
 
 
 class Method(ABC):
@@ -28,13 +28,13 @@ class Method(ABC):
     @abstractmethod
     def fit(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         task: str,
         *,
         seed: int,
         device: torch.device,
         progress: Progress,
-    ) -> Answer:
+    ) -> Predictions:
         """Learn from `side`: class probabilities for "nodes", a scorer of pairs for "links"."""
 
     def check_task(self, task: str) -> None:
@@ -51,24 +51,24 @@ class XTCLMethod(Method):
     tasks: ClassVar[frozenset[str]] = frozenset({"nodes", "links"})
     encoder: ClassVar[str]
 
-    def __init__(self, recipe: Recipe | None = None) -> None:
+    def __init__(self, recipe: FitConfig | None = None) -> None:
         self.recipe = recipe
 
     def fit(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         task: str,
         *,
         seed: int,
         device: torch.device,
         progress: Progress,
-    ) -> Answer:
+    ) -> Predictions:
         """Fit embeddings and head."""
         self.check_task(task)
         options = FitOptions(encoder=self.encoder, seed=seed, device=device, progress=progress)
         return fit_task(side, make_task(task), self.recipe_for(task), options).answer
 
-    def recipe_for(self, task: str) -> Recipe:
+    def recipe_for(self, task: str) -> FitConfig:
         """The recipe that a fit for `task` follows."""
         return self.recipe or make_task(task).recipe(self.encoder)
 

@@ -12,21 +12,21 @@ from torch import Tensor
 from xtcl.baselines.method import Method
 from xtcl.graph.graph import Graph
 from xtcl.nn.encoder import encoder_inputs
-from xtcl.nn.functional import unit_rows
+from xtcl.nn.functional import normalize
 from xtcl.nn.propagation import Propagation
 from xtcl.progress import Progress
 from xtcl.tasks.link_head import LinkHead
 from xtcl.tasks.link_prediction import (
-    HIDDEN_SHARE,
+    VALIDATION_LINK_SHARE,
     HiddenLinks,
     choose_scorer,
     fit_chosen,
     hide_links,
 )
 from xtcl.tasks.logistic import fit_logistic, take_rows
-from xtcl.tasks.results import Answer, LinkAnswer, NodeAnswer
-from xtcl.tasks.self_training import second_fit
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
+from xtcl.tasks.self_training import self_train
+from xtcl.tasks.training_data import TrainingData
 from xtcl.training.trainer import seeded
 
 
@@ -64,7 +64,7 @@ def smoothed_attributes(graph: Graph, device: torch.device) -> dict[Smoothing, T
     """
     x, edge_index = encoder_inputs(graph, device)
     return {
-        smoothing: unit_rows(Propagation(*smoothing)(x, edge_index))
+        smoothing: normalize(Propagation(*smoothing)(x, edge_index))
         for smoothing in (RAW, ONCE, TWICE, THRICE, PAGERANK)
     }
 
@@ -95,13 +95,13 @@ class PropagationMethod(Method):
 
     def fit(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         task: str,
         *,
         seed: int,
         device: torch.device,
         progress: Progress,
-    ) -> Answer:
+    ) -> Predictions:
         """Smooth, choose, fit the head."""
         self.check_task(task)
         fit = _fit_nodes if task == "nodes" else _fit_links
@@ -109,61 +109,63 @@ class PropagationMethod(Method):
 
 
 def _fit_nodes(
-    side: TrainingSide, seed: int, device: torch.device, progress: Progress
-) -> NodeAnswer:
+    side: TrainingData, seed: int, device: torch.device, progress: Progress
+) -> NodePredictions:
     known, classes = side.labelled, side.labels[side.labelled]
     parts = smoothed_attributes(side.graph, device)
     heads = {}
     with progress.stage("choosing how far to smooth", len(VARIANTS)) as advance:
         for variant in VARIANTS:
-            rows = take_rows(side_by_side(parts, variant), known)
+            rows = take_rows(concatenate_columns(parts, variant), known)
             heads[variant] = fit_logistic(rows, classes, seed=seed)
             advance(1)
     best = max(VARIANTS, key=lambda variant: heads[variant].cv_likelihood_)
-    rows = side_by_side(parts, best)
-    head = second_fit(heads[best], rows, known, classes, seed=seed)
-    return NodeAnswer(head.predict_proba(rows, side.graph.num_classes))
+    rows = concatenate_columns(parts, best)
+    head = self_train(heads[best], rows, known, classes, seed=seed)
+    return NodePredictions(head.predict_proba(rows, side.graph.num_classes))
 
 
 def _fit_links(
-    side: TrainingSide, seed: int, device: torch.device, progress: Progress
-) -> LinkAnswer:
-    links = hide_links(side, HIDDEN_SHARE, seed)
+    side: TrainingData, seed: int, device: torch.device, progress: Progress
+) -> LinkScores:
+    links = hide_links(side, VALIDATION_LINK_SHARE, seed)
     parts = smoothed_attributes(links.graph, device)
     judged = {}
     with progress.stage("choosing how far to smooth", len(VARIANTS)) as advance:
         for variant in VARIANTS:
-            judged[variant] = judge(links, _link_rows(parts, variant), seed, device)
+            judged[variant] = principal_product(links, _link_rows(parts, variant), seed, device)
             advance(1)
     best = max(VARIANTS, key=lambda variant: judged[variant].auc)
     rows = _link_rows(smoothed_attributes(side.graph, device), best)
     head = fit_chosen(judged[best].head, side, rows, seed, device=device)
-    return LinkAnswer(lambda pairs: head.score(rows, pairs, device))
+    return LinkScores(lambda pairs: head.score(rows, pairs, device))
 
 
-def side_by_side(parts: Mapping[Smoothing, Tensor], variant: Variant) -> Tensor:
+def concatenate_columns(parts: Mapping[Smoothing, Tensor], variant: Variant) -> Tensor:
     """The rows of a variant, [V, len(variant) D]."""
     return torch.cat([parts[smoothing] for smoothing in variant], dim=1)
 
 
 def _link_rows(parts: Mapping[Smoothing, Tensor], variant: Variant) -> np.ndarray:
-    return leading_axes(side_by_side(parts, variant))
+    return leading_axes(concatenate_columns(parts, variant))
 
 
 AXES = 256
 
 
-class JudgedScorer(NamedTuple):
+class PrincipalScorer(NamedTuple):
     """The best scorer for some rows, and its AUC on the hidden links."""
 
     head: LinkHead
     auc: float
 
 
-def judge(links: HiddenLinks, rows: np.ndarray, seed: int, device: torch.device) -> JudgedScorer:
+def principal_product(
+    links: HiddenLinks, rows: np.ndarray, seed: int, device: torch.device
+) -> PrincipalScorer:
     """Choose a scorer; `rows` [V, d] must not have seen the hidden links."""
     head = choose_scorer(links, rows, seed, device=device)
-    return JudgedScorer(head, links.judge(head, rows, device))
+    return PrincipalScorer(head, links.judge(head, rows, device))
 
 
 def leading_axes(rows: Tensor) -> np.ndarray:

@@ -19,8 +19,8 @@ from xtcl.graph.graph import Graph
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
 from xtcl.tasks.link_head import checked_pairs, pair_scores
-from xtcl.tasks.results import Answer, LinkAnswer, NodeAnswer
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
+from xtcl.tasks.training_data import TrainingData
 from xtcl.training.trainer import embed, seeded
 
 Loss = Callable[[Tensor, torch.Generator], Tensor]
@@ -132,13 +132,13 @@ class Supervised(Method):
 
     def fit(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         task: str,
         *,
         seed: int,
         device: torch.device,
         progress: Progress,
-    ) -> Answer:
+    ) -> Predictions:
         """Train on the known labels, or on the known links against random non-links."""
         self.check_task(task)
         settings = self.settings_for(side.graph, task)
@@ -157,7 +157,7 @@ class Supervised(Method):
                 output = train(
                     lambda: self.network(x.shape[1], classes, settings), _label_loss(side, device)
                 )
-                return NodeAnswer(output.double().cpu().softmax(dim=1).numpy())
+                return NodePredictions(output.double().cpu().softmax(dim=1).numpy())
             # Made once, under the seed of the training: the loss needs its scorer too.
             network = cache(
                 lambda: LinkNetwork(
@@ -176,7 +176,7 @@ class Supervised(Method):
         return replace(usual, epochs=self.epochs, least_steps=0)  # as many as were asked for
 
 
-def _label_loss(side: TrainingSide, device: torch.device) -> Loss:
+def _label_loss(side: TrainingData, device: torch.device) -> Loss:
     """Cross-entropy of the known labels."""
     classes = torch.from_numpy(side.known_labels).to(device)
     labelled = torch.from_numpy(side.labelled).to(device)
@@ -184,7 +184,7 @@ def _label_loss(side: TrainingSide, device: torch.device) -> Loss:
 
 
 def _links_loss(
-    side: TrainingSide, device: torch.device, scorer: Scorer, batch: int | None
+    side: TrainingData, device: torch.device, scorer: Scorer, batch: int | None
 ) -> Loss:
     """Links of the training graph against as many of its non-links, drawn anew each step.
 
@@ -195,7 +195,7 @@ def _links_loss(
         raise DataError(f"Graph '{graph.name}' has no training link or non-link to learn from.")
     links = torch.from_numpy(np.array(graph.edges)).to(device)
     count = links.shape[1]
-    non_links = NonLinks(links, graph.num_nodes)
+    non_links = NonLinkSampler(links, graph.num_nodes)
 
     def loss(output: Tensor, generator: torch.Generator) -> Tensor:
         drawn = links
@@ -231,7 +231,7 @@ def link_loss(
     return F.binary_cross_entropy_with_logits(scorer(ends[0] * ends[1]), targets)
 
 
-class NonLinks:
+class NonLinkSampler:
     """Uniform draws, on the device of the links, from the pairs that are no links.
 
     They come with replacement: an epoch sees a vanishing share of all pairs, and so no draw needs a
@@ -299,11 +299,11 @@ class LinkNetwork(nn.Module):
         """Log-odds [n] of the element-wise products [n, width] of two embeddings."""
         return inner_product(products) if self.scorer is None else self.scorer(products)
 
-    def answer(self, z: Tensor) -> LinkAnswer:
+    def answer(self, z: Tensor) -> LinkScores:
         """Scores by embeddings [V, width] that the trained network gave."""
         if self.scorer is None:
             embedding = z.double().cpu().numpy()
-            return LinkAnswer(lambda pairs: pair_scores(embedding, pairs, unit=False))
+            return LinkScores(lambda pairs: pair_scores(embedding, pairs, unit=False))
         self.eval()
 
         @torch.no_grad()
@@ -312,4 +312,4 @@ class LinkNetwork(nn.Module):
             found = [self.score(z[u] * z[v]) for u, v in torch.split(ends, SCORED_AT_ONCE, dim=1)]
             return np.asarray(torch.cat(found).double().cpu().numpy())
 
-        return LinkAnswer(score)
+        return LinkScores(score)

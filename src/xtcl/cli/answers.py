@@ -21,7 +21,7 @@ from xtcl.runs.run_folder import read_metrics
 
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
-    from xtcl.inference.explain import Alike, Belief, NodeExplanation
+    from xtcl.inference.explain import NodeExplanation, NodePrediction, PositiveEvidence
     from xtcl.inference.tables import AnswerTable
 
 
@@ -55,20 +55,20 @@ def check_no_input(out: Path | None, *inputs: Path | None) -> None:
             )
 
 
-def tell(table: AnswerTable, what: str, out: Path | None, as_json: bool) -> None:
+def print_answers(table: AnswerTable, what: str, out: Path | None, as_json: bool) -> None:
     """Write the table to `out`, or print it, as CSV or as one JSON object."""
     from xtcl.inference.tables import write_answers
 
     if out is not None:
         write_answers(out, table)
-        tell_written(out, len(next(iter(table.columns.values()))), as_json)
+        report_written(out, len(next(iter(table.columns.values()))), as_json)
     elif as_json:
         typer.echo(json.dumps({what: table.rows()}))
     else:
         typer.echo(table.csv(), nl=False)
 
 
-def tell_written(out: Path, rows: int, as_json: bool) -> None:
+def report_written(out: Path, rows: int, as_json: bool) -> None:
     """Say what was written: to machines on standard output, to people beside it."""
     if as_json:
         typer.echo(json.dumps({"out": str(out), "rows": rows}))
@@ -104,7 +104,7 @@ def embed(
     else:
         rows = embed_new(model, nodes, edges)
     write_model_embeddings(out, rows.names, rows.embedding)
-    tell_written(out, len(rows.names), as_json)
+    report_written(out, len(rows.names), as_json)
 
 
 @reported
@@ -124,7 +124,7 @@ def explain(
 
     A pair: xtcl explain runs/mine ann@x.org bob@x.org
     """
-    from xtcl.inference.explain import Alike, explain_node, explain_pair
+    from xtcl.inference.explain import PositiveEvidence, explain_node, explain_pair
 
     model = load_run(run)
     u = model.node_number(node)
@@ -136,7 +136,7 @@ def explain(
         typer.echo(json.dumps(asdict(told)))
         return
     console = Console()
-    for part in pair_text(told) if isinstance(told, Alike) else node_text(told):
+    for part in pair_text(told) if isinstance(told, PositiveEvidence) else node_text(told):
         # Ids are no markup, and a sentence is broken by the terminal.
         console.print(part, markup=False, highlight=False, soft_wrap=isinstance(part, str))
 
@@ -167,7 +167,7 @@ def node_text(told: NodeExplanation) -> Iterator[str | Table]:
         yield f"  {_belief(neighbour)}"
 
 
-def pair_text(pair: Alike) -> Iterator[str | Table]:
+def pair_text(pair: PositiveEvidence) -> Iterator[str | Table]:
     """How alike two nodes are taken to be, and every relation's part in it."""
     yield _belief(pair.node)
     yield _belief(pair.other)
@@ -182,7 +182,7 @@ def pair_text(pair: Alike) -> Iterator[str | Table]:
     yield _signals(pair)
 
 
-def _signals(pair: Alike) -> Table:
+def _signals(pair: PositiveEvidence) -> Table:
     from xtcl.relations.registry import relation_title
 
     numbers = ("similarity", "threshold", "weight")
@@ -198,7 +198,7 @@ def _signals(pair: Alike) -> Table:
     return table
 
 
-def _positives(positives: Sequence[Alike]) -> Table:
+def _positives(positives: Sequence[PositiveEvidence]) -> Table:
     from xtcl.relations.registry import relation_title
 
     # A run for links knows of no classes.
@@ -216,11 +216,11 @@ def _positives(positives: Sequence[Alike]) -> Table:
     return table
 
 
-def _belief(of: Belief) -> str:
+def _belief(of: NodePrediction) -> str:
     return printable(f"{of.node}: {_class(of)}" if _class(of) else str(of.node))
 
 
-def _class(of: Belief) -> str:
+def _class(of: NodePrediction) -> str:
     if of.known is not None:
         wrong = of.predicted not in (None, of.known)
         doubt = f", though {of.predicted} is predicted ({of.probability:.2f})" if wrong else ""
@@ -228,7 +228,7 @@ def _class(of: Belief) -> str:
     return "" if of.predicted is None else f"{of.predicted} (predicted, {of.probability:.2f})"
 
 
-def _said(neighbours: Sequence[Belief]) -> str:
+def _said(neighbours: Sequence[NodePrediction]) -> str:
     """How many neighbours are of which class."""
     classes = Counter(
         of.predicted if of.known is None else of.known for of in neighbours if _class(of)
@@ -267,10 +267,10 @@ def links(
     check_no_input(out, pairs)
     model = load_run(run)
     if pairs is None:
-        tell(likely_links(model, k), "links", out, as_json)
+        print_answers(likely_links(model, k), "links", out, as_json)
     else:
         asked = read_pairs(pairs, model.training_side_.graph)
-        tell(score_pairs(model, asked), "pairs", out, as_json)
+        print_answers(score_pairs(model, asked), "pairs", out, as_json)
 
 
 @reported
@@ -298,7 +298,7 @@ def predict(
     check_no_input(out, nodes, edges)
     model = load_run(run)
     table = predictions(model) if nodes is None else predict_new(model, nodes, edges)
-    tell(table, "predictions", out, as_json)
+    print_answers(table, "predictions", out, as_json)
 
 
 @reported

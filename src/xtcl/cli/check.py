@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from xtcl.graph.encoding import ColumnEncoding
     from xtcl.graph.graph import Graph
     from xtcl.graph.tables.read import TablesRead
-    from xtcl.planning.memory_plan import FitPlan
+    from xtcl.planning.memory_plan import MemoryPlan
 
 
 MANY_ALIKE = 5
@@ -119,7 +119,7 @@ def _list(console: Console, title: str, sentences: Sequence[str]) -> None:
 
 def described(graph: Graph, tables: TablesRead | None = None) -> dict[str, Any]:
     """What is understood, repaired and doubted, and what a fit would take."""
-    from xtcl.graph.tables.checks import concerns
+    from xtcl.graph.tables.checks import data_warnings
 
     columns = () if graph.encoding is None else graph.encoding.columns
     tasks = [*(["nodes"] if graph.has_labels else []), *(["links"] if graph.num_edges else [])]
@@ -129,7 +129,7 @@ def described(graph: Graph, tables: TablesRead | None = None) -> dict[str, Any]:
         "columns": [asdict(column) | {"becomes": _becomes(column)} for column in columns],
         "notes": [] if tables is None else list(tables.notes),
         "repaired": graph.repairs.sentences(),
-        "concerns": concerns(graph),
+        "concerns": data_warnings(graph),
         "estimates": [_estimate(graph, task, tables is not None) for task in tasks],
     }
     if tables is not None:
@@ -188,7 +188,7 @@ def duration(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
-def print_plan(plan: FitPlan, budget: int | None, nodes: int) -> None:
+def print_plan(plan: MemoryPlan, budget: int | None, nodes: int) -> None:
     """What was decided, then a row for each stage: the seconds are those of two CPU cores or a GPU.
 
     Beside a GPU there is a host, which needs memory, too.
@@ -214,9 +214,9 @@ def _sizes(*peaks: int | None) -> list[str]:
     return [f"{peak / GB:.2f} GB" for peak in peaks if peak is not None]
 
 
-def decisions(plan: FitPlan, budget: int | None, nodes: int) -> Iterator[str]:
+def decisions(plan: MemoryPlan, budget: int | None, nodes: int) -> Iterator[str]:
     """One line for each thing that was decided."""
-    from xtcl.planning.memory_plan import amount
+    from xtcl.planning.memory_plan import format_bytes
 
     cap = plan.recipe.sampler.cap
     allowed = "no budget given" if budget is None else f"{budget / GB:.2f} GB"
@@ -232,4 +232,4 @@ def decisions(plan: FitPlan, budget: int | None, nodes: int) -> Iterator[str]:
             way = f"mini-batches of {member.training.anchors:,} anchors{most}"
         yield f"encoder {number}:    {way}"
     if plan.store:
-        yield f"to the store: about {amount(plan.store)}"
+        yield f"to the store: about {format_bytes(plan.store)}"

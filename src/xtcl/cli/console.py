@@ -57,7 +57,7 @@ NO_MEMORY = (
 )
 
 
-def tell_warning(message: Warning | str, *place: object, **where: object) -> None:
+def print_warning(message: Warning | str, *place: object, **where: object) -> None:
     """A warning as a sentence, without the line of code that it came from."""
     typer.echo(f"Warning: {message}", err=True)
 

@@ -69,7 +69,7 @@ def evaluate(
     from xtcl.device import pick_device
     from xtcl.lab.methods.contrastive import with_truth
     from xtcl.model_selection.evaluate import evaluate as run
-    from xtcl.report.charts import spread
+    from xtcl.report.charts import spread_labels
 
     chosen = make_method(method)
     chosen.check_task(task.value)
@@ -102,7 +102,7 @@ def evaluate(
     console = Console()
     console.print(
         f"{result.method} on {result.dataset}, {result.task}: "
-        f"{result.metric} {spread(result.mean, result.stderr)} over {splits} split(s)",
+        f"{result.metric} {spread_labels(result.mean, result.stderr)} over {splits} split(s)",
         markup=False,
     )
     console.print("runs: " + ", ".join(f"{run:.2f}" for run in result.runs))
@@ -145,10 +145,10 @@ def reproduce(
     """
     from xtcl.device import pick_device
     from xtcl.lab.experiments import draw_experiment, make_experiment
-    from xtcl.lab.experiments.experiment import Bench, Scope, read_records, run_missing
+    from xtcl.lab.experiments.experiment import Context, Selection, read_records, run_missing
 
     experiment = make_experiment(name)
-    scope = Scope(_names(datasets), _names(methods), splits, quick, seed)
+    scope = Selection(_names(datasets), _names(methods), splits, quick, seed)
     measurements = experiment.measurements(scope)
     notes = Console(stderr=True)
     runs = out / experiment.name / "runs"
@@ -156,7 +156,7 @@ def reproduce(
         if draw_only:
             records = list(read_records(measurements, runs).values())
         else:
-            bench = Bench(pick_device(device), data, Bars(notes))
+            bench = Context(pick_device(device), data, Bars(notes))
             records = run_missing(
                 measurements,
                 runs,
@@ -197,7 +197,7 @@ def tune(
     rounds: Annotated[int, typer.Option(min=1, help="Fits that judge each of them.")] = 3,
     seed: SeedOption = 0,
     train: TrainOption = None,
-    out: Annotated[Path, typer.Option(help="Recipe file to write.")] = Path("tuned.toml"),
+    out: Annotated[Path, typer.Option(help="FitConfig file to write.")] = Path("tuned.toml"),
     device: DeviceOption = "auto",
     data: DataOption = None,
     as_json: JsonOption = False,
@@ -215,7 +215,7 @@ def tune(
     from xtcl.model_selection.tune import tune as search
     from xtcl.runs.config_file import write_tuned
     from xtcl.tasks import make_task
-    from xtcl.tasks.training_data import training_side
+    from xtcl.tasks.training_data import training_data
 
     require_optuna()
     if out.exists():
@@ -224,7 +224,7 @@ def tune(
     notes = Console(stderr=True)
     whole = read_graph(graph, data, notes, task.value, nodes=nodes, edges=edges, label=label)
     share = training_share(graph, task.value, train)
-    side = training_side(whole, make_split(whole, task.value, seed, share))
+    side = training_data(whole, make_split(whole, task.value, seed, share))
     out.parent.mkdir(parents=True, exist_ok=True)
     store = out.with_name(f"{out.name}.search")
     try:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from xtcl.estimator import XTCL
     from xtcl.graph.graph import Graph
     from xtcl.graph.splits import LinkSplit, NodeSplit
-    from xtcl.planning.memory_plan import FitPlan
+    from xtcl.planning.memory_plan import MemoryPlan
     from xtcl.relations.store.relation_store import RelationStore
     from xtcl.training.checkpoint import Checkpoints
 
@@ -91,7 +91,7 @@ def fit(
     """
     from xtcl.baselines import make_method
     from xtcl.device import parse_memory, pick_device
-    from xtcl.distributed import together
+    from xtcl.distributed import distributed
     from xtcl.estimator import XTCL
     from xtcl.model_selection.evaluate import make_split, score_method
     from xtcl.prepare import fit_identity
@@ -100,7 +100,7 @@ def fit(
     rivals = [make_method(name.strip()) for name in compare.split(",") if name.strip()]
     for rival in rivals:
         rival.check_task(task.value)
-    with together(device) as everyone:
+    with distributed(device) as everyone:
         if everyone.first and not dry_run:
             check_out(out, resume)
         if config is not None and sampler == "paper":
@@ -182,22 +182,22 @@ def _fit(
     resume: bool,
 ) -> None:
     """Fit, from what `checkpoints` hold of the same fit where that is wanted."""
-    from xtcl.distributed import ranks
+    from xtcl.distributed import world
 
-    ranks().check_same(identity)
-    if ranks().first:
+    world().check_same(identity)
+    if world().first:
         if not resume:
             checkpoints.clear()
         checkpoints.claim(identity)
     try:
         model.fit(graph, split, checkpoints=checkpoints)
     except KeyboardInterrupt:
-        if ranks().first:
+        if world().first:
             typer.echo("Interrupted; the same command with --resume goes on from here.", err=True)
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _show_plan(plan: FitPlan, budget: int | None, nodes: int, as_json: bool) -> None:
+def _show_plan(plan: MemoryPlan, budget: int | None, nodes: int, as_json: bool) -> None:
     for note in plan.notes:
         typer.echo(note, err=True)
     if as_json:

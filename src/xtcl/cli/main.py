@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 import xtcl
 from xtcl.cli.answers import embed, explain, links, predict, report
 from xtcl.cli.check import check
-from xtcl.cli.console import INTERRUPTED, tell_warning
+from xtcl.cli.console import INTERRUPTED, print_warning
 from xtcl.cli.evaluate import evaluate, reproduce, tune
 from xtcl.cli.fit import fit
 from xtcl.cli.listings import datasets, doctor, methods, relations
@@ -94,7 +94,7 @@ def _options(
 
 def main() -> None:
     """Run the command line."""
-    warnings.showwarning = tell_warning
+    warnings.showwarning = print_warning
     try:
         app()
     except KeyboardInterrupt:  # outside of a command: those report their own

@@ -15,7 +15,7 @@ from xtcl.cli.console import Bars, printable
 from xtcl.errors import DataError, UsageError, first_few, known_names
 
 if TYPE_CHECKING:
-    from xtcl.config import Recipe
+    from xtcl.config import FitConfig
     from xtcl.graph.graph import Graph
     from xtcl.graph.tables.read import TablesRead
     from xtcl.graph.tables.spec import TableSpec
@@ -52,7 +52,7 @@ EncoderOption = Annotated[EncoderName, typer.Option("--encoder", help="The graph
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="Recipe of `xtcl tune`, or a config.toml."),
+    typer.Option("--config", help="FitConfig of `xtcl tune`, or a config.toml."),
 ]
 
 
@@ -259,7 +259,7 @@ def read_graph(
 ) -> Graph:
     """The graph to work on; what was repaired, left out or looks wrong is said on `notes`."""
     from xtcl.graph.graph import Graph
-    from xtcl.graph.tables.checks import concerns
+    from xtcl.graph.tables.checks import data_warnings
     from xtcl.graph.tables.read import left_out_notes
 
     read = read_source(name, data, nodes, edges, label, notes)
@@ -270,7 +270,7 @@ def read_graph(
             raise UsageError(_which_label(read))
         told = read.notes
         read = read.graph
-        doubts = [f"Looks wrong: {sentence}" for sentence in concerns(read, task)]
+        doubts = [f"Looks wrong: {sentence}" for sentence in data_warnings(read, task)]
     for sentence in (*told, *left_out_notes(read.encoding), *read.repairs.sentences(), *doubts):
         notes.print(printable(sentence), markup=False, soft_wrap=True)
     return read
@@ -290,7 +290,7 @@ def _which_label(read: TablesRead) -> str:
 
 def read_config(
     path: Path | None, task: str, encoder: str, seeds: Sequence[int], notes: Console
-) -> Recipe | None:
+) -> FitConfig | None:
     """The recipe of --config; says where it was tuned on what the splits of `seeds` test."""
     from xtcl.runs.config_file import read_recipe
 
@@ -307,7 +307,7 @@ def read_config(
     return stored.recipe
 
 
-def capped(recipe: Recipe, cap: int | None, index_past: int | None) -> Recipe:
+def capped(recipe: FitConfig, cap: int | None, index_past: int | None) -> FitConfig:
     """The recipe in top-k mode, as far as it is asked for; refuses what cannot be used."""
     sampler = recipe.sampler
     if cap is not None:

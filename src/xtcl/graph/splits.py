@@ -73,7 +73,7 @@ def _check_nodes(graph: Graph, split: NodeSplit) -> None:
         _refuse(outside, f"{side} nodes are not in the graph of {graph.num_nodes} nodes")
         _refuse(_repeated(nodes), f"{side} nodes are listed twice")
         _refuse(nodes[graph.labels[nodes] < 0], f"{side} nodes have no label")
-    shared = split.test[is_among(split.test, split.train)]
+    shared = split.test[pairs_among(split.test, split.train)]
     _refuse(shared, "nodes are both training and test nodes")
 
 
@@ -82,7 +82,7 @@ def _check_links(graph: Graph, split: LinkSplit) -> None:
     if split.num_nodes != n:
         raise DataError(f"The split is for {split.num_nodes} nodes, and the graph has {n}.")
     for side in SIDES:
-        pairs: Pairs = getattr(split, side)
+        pairs: NodePair = getattr(split, side)
         name = side.replace("_", " ")
         outside = pairs[:, (pairs[0] < 0) | (pairs[1] >= n)]
         _refuse(outside, f"{name} pairs are not in the graph of {n} nodes")
@@ -92,14 +92,14 @@ def _check_links(graph: Graph, split: LinkSplit) -> None:
     keys = {side: pair_keys(getattr(split, side), n) for side in SIDES}
     links = pair_keys(graph.edges, n)
     for side in ("train", "test"):
-        unknown = keys[side][~is_among(keys[side], links)]
+        unknown = keys[side][~pairs_among(keys[side], links)]
         _refuse(unpack_keys(unknown, n), f"{side} pairs are not links of the graph")
         negatives = keys[f"{side}_negatives"]
-        linked = negatives[is_among(negatives, links)]
+        linked = negatives[pairs_among(negatives, links)]
         _refuse(unpack_keys(linked, n), f"{side} negatives are links of the graph")
     for kind, what in (("", "links"), ("_negatives", "negatives")):
         tested = keys[f"test{kind}"]
-        shared = tested[is_among(tested, keys[f"train{kind}"])]
+        shared = tested[pairs_among(tested, keys[f"train{kind}"])]
         _refuse(unpack_keys(shared, n), f"{what} are on both the training and the test side")
     _check_balance(split, non_links=count_pairs(n) - graph.num_edges)
 
@@ -137,10 +137,10 @@ SIDES = ("train", "test", "train_negatives", "test_negatives")
 class LinkSplit:
     """Which links train and which test, with non-links for each; canonical and read-only."""
 
-    train: Pairs
-    test: Pairs
-    train_negatives: Pairs
-    test_negatives: Pairs
+    train: NodePair
+    test: NodePair
+    train_negatives: NodePair
+    test_negatives: NodePair
     num_nodes: int
     seed: int
 
@@ -333,11 +333,11 @@ def _node_numbers(nodes: ArrayLike) -> Nodes:
     return numbers
 
 
-Pairs = NDArray[np.int64]
+NodePair = NDArray[np.int64]
 """Shape [2, n]: pair i joins nodes [0, i] and [1, i]."""
 
 
-def canonical_pairs(pairs: ArrayLike) -> Pairs:
+def canonical_pairs(pairs: ArrayLike) -> NodePair:
     """Smaller end first, sorted; duplicates and loops stay, for `check_no_leak` to find."""
     array = np.asarray(pairs)
     if array.size == 0:
@@ -351,13 +351,13 @@ def canonical_pairs(pairs: ArrayLike) -> Pairs:
     return ends[:, np.lexsort((ends[1], ends[0]))]
 
 
-def pair_keys(pairs: Pairs, num_nodes: int) -> NDArray[np.int64]:
+def pair_keys(pairs: NodePair, num_nodes: int) -> NDArray[np.int64]:
     """`u * V + v` for canonical pairs: sorted where they are; exact up to three milliard nodes."""
     keys: NDArray[np.int64] = pairs[0] * num_nodes + pairs[1]
     return keys
 
 
-def unpack_keys(keys: NDArray[np.int64], num_nodes: int) -> Pairs:
+def unpack_keys(keys: NDArray[np.int64], num_nodes: int) -> NodePair:
     """The pairs that `pair_keys` made into `keys`."""
     return np.stack(np.divmod(keys, num_nodes)) if keys.size else np.empty((2, 0), dtype=np.int64)
 
@@ -367,7 +367,7 @@ def count_pairs(num_nodes: int) -> int:
     return num_nodes * (num_nodes - 1) // 2
 
 
-def is_among(keys: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
+def pairs_among(keys: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which keys are in the sorted `known`; quicker than `np.isin`, which sorts both again."""
     if known.size == 0:
         return np.zeros(keys.size, dtype=np.bool_)
@@ -376,7 +376,9 @@ def is_among(keys: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bo
     return among
 
 
-def draw_non_links(links: Pairs, num_nodes: int, want: int, rng: np.random.Generator) -> Pairs:
+def draw_non_links(
+    links: NodePair, num_nodes: int, want: int, rng: np.random.Generator
+) -> NodePair:
     """A uniform sample, in random order, of `want` pairs that are not among the canonical `links`.
 
     Rejection sampling, except where links and sample together fill an eighth of all pairs; there
@@ -391,12 +393,12 @@ def draw_non_links(links: Pairs, num_nodes: int, want: int, rng: np.random.Gener
     def draw(count: int) -> NDArray[np.int64]:
         ends = np.sort(rng.integers(num_nodes, size=(2, count)), axis=0)
         keys = pair_keys(ends[:, ends[0] != ends[1]], num_nodes)
-        return keys[~is_among(keys, taken)]
+        return keys[~pairs_among(keys, taken)]
 
     return unpack_keys(distinct(draw, want), num_nodes)
 
 
-def whole_split(graph: Graph, task: str, seed: int = 0) -> NodeSplit | LinkSplit:
+def full_split(graph: Graph, task: str, seed: int = 0) -> NodeSplit | LinkSplit:
     """All labelled nodes, or all links with as many non-links, on the training side."""
     none = np.zeros((2, 0), dtype=np.int64)
     if task == "links":

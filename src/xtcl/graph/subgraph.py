@@ -12,7 +12,7 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.validation import Attributes
 
 
-def grown(graph: Graph, attributes: Attributes, links: np.ndarray[Any, Any]) -> Graph:
+def with_nodes(graph: Graph, attributes: Attributes, links: np.ndarray[Any, Any]) -> Graph:
     """`graph` with a node for each row of `attributes`, and with `links` [2, n] of the new nodes.
 
     In `links`, V is the first new node. Its ids and labels are not the grown graph's: it is there
@@ -27,7 +27,7 @@ def grown(graph: Graph, attributes: Attributes, links: np.ndarray[Any, Any]) -> 
     return Graph.from_arrays(joined, np.concatenate([graph.edges, links], axis=1), name=graph.name)
 
 
-def induced(
+def subgraph(
     graph: Graph,
     nodes: np.ndarray,
     *,
@@ -54,7 +54,7 @@ def induced(
     )
 
 
-def around_the_hub(graph: Graph, number: int) -> Graph:
+def ego_subgraph(graph: Graph, number: int) -> Graph:
     """About `number` nodes: the best linked one and those around it, the nearest first."""
     order = np.array([int(np.argmax(graph.degrees))])
     seen = np.zeros(graph.num_nodes, dtype=bool)
@@ -65,4 +65,4 @@ def around_the_hub(graph: Graph, number: int) -> Graph:
         ring = near[~seen[near]]
         seen[ring] = True
         order = np.concatenate([order, ring])
-    return induced(graph, np.sort(order[:number]))
+    return subgraph(graph, np.sort(order[:number]))

@@ -11,7 +11,7 @@ from scipy.special import expit
 from xtcl.inference.predict import class_names
 from xtcl.inference.tables import DIGITS, names_of
 from xtcl.sampling.xgsampler import PairExplanation, PairSignal
-from xtcl.tasks.results import LinkAnswer, NodeAnswer
+from xtcl.tasks.results import LinkScores, NodePredictions
 
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
@@ -21,7 +21,7 @@ Name = int | str
 
 
 @dataclass(frozen=True)
-class Belief:
+class NodePrediction:
     """What is thought of a node: a class with its chance; `known` where it was trained on.
 
     Without classes, as in link prediction, there is no prediction.
@@ -34,15 +34,15 @@ class Belief:
 
 
 @dataclass(frozen=True)
-class Alike:
+class PositiveEvidence:
     """How alike two nodes are taken to be: sigmoid(base + the sum of the weights).
 
     `pattern` has the level of every relation, in the order of the fit. `link_score` is what the
     head of a link predictor says of the pair.
     """
 
-    node: Belief
-    other: Belief
+    node: NodePrediction
+    other: NodePrediction
     probability: float
     base: float
     pattern: str
@@ -61,15 +61,15 @@ class Alike:
 class NodeExplanation:
     """What is thought of a node, whom it was pulled towards and why, and who is linked to it."""
 
-    node: Belief
+    node: NodePrediction
     chances: dict[str, float]
-    positives: tuple[Alike, ...]
-    neighbours: tuple[Belief, ...]
+    positives: tuple[PositiveEvidence, ...]
+    neighbours: tuple[NodePrediction, ...]
 
 
 def explain_node(model: XTCL, u: int) -> NodeExplanation:
     """The account of node number `u`."""
-    beliefs = Beliefs(model)
+    beliefs = NodeBeliefs(model)
     graph = model.training_side_.graph
     (row,) = model._nodes([u])
     positives = [int(v) for v in model.positives_[row] if v >= 0]
@@ -83,16 +83,18 @@ def explain_node(model: XTCL, u: int) -> NodeExplanation:
     )
 
 
-def explain_pair(model: XTCL, u: int, v: int, beliefs: Beliefs | None = None) -> Alike:
+def explain_pair(
+    model: XTCL, u: int, v: int, beliefs: NodeBeliefs | None = None
+) -> PositiveEvidence:
     """The account of the pair (u, v), as u sees it."""
     found: PairExplanation = model.explain(u, v)
-    beliefs = beliefs or Beliefs(model)
+    beliefs = beliefs or NodeBeliefs(model)
     answer = model._result.answer
     levels = {signal.relation: signal.level for signal in found.signals}
     score = None
-    if isinstance(answer, LinkAnswer):
+    if isinstance(answer, LinkScores):
         score = round(float(expit(answer.score(np.array([[u], [v]]))[0])), DIGITS)
-    return Alike(
+    return PositiveEvidence(
         beliefs.of(u),
         beliefs.of(v),
         round(found.probability, DIGITS),
@@ -105,25 +107,25 @@ def explain_pair(model: XTCL, u: int, v: int, beliefs: Beliefs | None = None) ->
     )
 
 
-class Beliefs:
+class NodeBeliefs:
     """What a model thinks of its nodes."""
 
     def __init__(self, model: XTCL) -> None:
         answer = model._fitted().answer
         self.graph = model.training_side_.graph
-        self.told = answer.probabilities if isinstance(answer, NodeAnswer) else None
+        self.told = answer.probabilities if isinstance(answer, NodePredictions) else None
         self.names = names_of(self.graph).tolist()
         self.classes = class_names(self.graph).tolist()
 
-    def of(self, node: int) -> Belief:
+    def of(self, node: int) -> NodePrediction:
         """What it thinks of one."""
         labels = self.graph.labels
         known = None if labels is None or labels[node] < 0 else self.classes[labels[node]]
         if self.told is None:
-            return Belief(self.names[node], known=known)
+            return NodePrediction(self.names[node], known=known)
         code = int(self.told[node].argmax())
         chance = round(float(self.told[node, code]), DIGITS)
-        return Belief(self.names[node], self.classes[code], chance, known)
+        return NodePrediction(self.names[node], self.classes[code], chance, known)
 
 
 def _round(values: np.ndarray[Any, Any]) -> list[float]:

@@ -16,20 +16,20 @@ from xtcl.graph.splits import LinkSplit, pair_keys
 from xtcl.inference.tables import AnswerTable, chances, names_of
 from xtcl.progress import Progress
 from xtcl.tasks.link_head import LinkBlocks
-from xtcl.tasks.results import LinkAnswer
+from xtcl.tasks.results import LinkScores
 
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
 
 
-BLOCK = 2**19
+NODES_PER_BLOCK = 2**19
 """Pairs that are scored at a time."""
 
 
 NOTHING = float("-inf")
 
 
-class Best(NamedTuple):
+class TopPairs(NamedTuple):
     """The best scores [V, k] of every node, and which nodes they are for."""
 
     scores: Tensor
@@ -58,12 +58,14 @@ def likely_links(model: XTCL, k: int = 5) -> AnswerTable:
     order = _by_degree(model)
     blocks = LinkBlocks(model.head_, model._result.fitted)
     total = len(order)
-    best = Best(torch.full((total, k), NOTHING, dtype=torch.float64), torch.full((total, k), -1))
+    best = TopPairs(
+        torch.full((total, k), NOTHING, dtype=torch.float64), torch.full((total, k), -1)
+    )
     start = 0
     progress = model.progress or Progress()
     with progress.stage("scoring pairs", total) as advance:
         while start < total:
-            end = min(total, start + max(1, BLOCK // (total - start)))
+            end = min(total, start + max(1, NODES_PER_BLOCK // (total - start)))
             nodes, others = order[start:end], order[start:]
             scores = blocks.scores(torch.from_numpy(nodes), torch.from_numpy(others))
             scores[np.tri(*scores.shape, dtype=np.bool_)] = (
@@ -110,9 +112,9 @@ def known_links(model: XTCL) -> np.ndarray:
     return np.hstack([edges, split.test]) if isinstance(split, LinkSplit) else edges
 
 
-def _link_answer(model: XTCL) -> LinkAnswer:
+def _link_answer(model: XTCL) -> LinkScores:
     answer = model._fitted().answer
-    if not isinstance(answer, LinkAnswer):
+    if not isinstance(answer, LinkScores):
         raise UsageError(
             "This model was fitted to classify nodes, and does not know how likely links are: fit "
             "one with `xtcl fit ... --task links --out ANOTHER`, and ask that."
@@ -125,7 +127,7 @@ def _by_degree(model: XTCL) -> np.ndarray:
     return np.argsort(degrees, kind="stable")
 
 
-def _table(graph: Graph, order: np.ndarray, best: Best) -> AnswerTable:
+def _table(graph: Graph, order: np.ndarray, best: TopPairs) -> AnswerTable:
     """The rows in the order of the nodes, without places that nothing was found for."""
     place = np.argsort(order)
     scores, others = best.scores.numpy()[place], best.nodes.numpy()[place]

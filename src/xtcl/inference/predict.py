@@ -11,7 +11,7 @@ import torch
 
 from xtcl.errors import DataError, UsageError, first_few
 from xtcl.graph.graph import Graph
-from xtcl.graph.subgraph import grown
+from xtcl.graph.subgraph import with_nodes
 from xtcl.graph.tables.columns import TEXT
 from xtcl.graph.tables.edges import read_links
 from xtcl.graph.tables.encode import NewNodes, encode_nodes
@@ -19,7 +19,7 @@ from xtcl.graph.tables.sources import open_table
 from xtcl.graph.tables.spec import TableSpec, link_columns
 from xtcl.inference.tables import MARK, MARKED, AnswerTable, chances, names_of
 from xtcl.nn.encoder import encoder_inputs
-from xtcl.tasks.results import NodeAnswer
+from xtcl.tasks.results import NodePredictions
 from xtcl.training.trainer import embed
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def embed_new(model: XTCL, nodes: Any, edges: Any = None) -> NewRows:
             f"The new nodes {first_few(map(repr, new.ids[alone].tolist()))} have no links, and "
             "this model knows nodes by their links alone; give a table of edges with theirs."
         )
-    larger = grown(graph, new.attributes, links)
+    larger = with_nodes(graph, new.attributes, links)
     device = next((p.device for p in model.encoder_.parameters()), torch.device("cpu"))
     rows = embed(model.encoder_, *encoder_inputs(larger, device), model.plan_.batch)
     return NewRows(new.ids, rows[graph.num_nodes :].cpu().numpy())
@@ -114,7 +114,7 @@ def _new_links(edges: Any, graph: Graph, new: NewNodes) -> np.ndarray[Any, Any]:
 def class_chances(model: XTCL) -> np.ndarray:
     """Chances [V, C] of a model for nodes; refuses one for links."""
     answer = model._fitted().answer
-    if not isinstance(answer, NodeAnswer):
+    if not isinstance(answer, NodePredictions):
         raise UsageError(
             "This model was fitted to predict links, and has no classes: ask for links "
             "(`xtcl links RUN`), or fit one with task nodes."

@@ -15,8 +15,8 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak, link_split, node_split
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
-from xtcl.tasks.metrics import score_on_test
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.training_data import training_data
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,10 @@ def score_method(
     task = make_task(split.kind)
     start = time.perf_counter()
     answer = method.fit(
-        training_side(graph, split), task.name, seed=seed, device=device, progress=progress
+        training_data(graph, split), task.name, seed=seed, device=device, progress=progress
     )
     seconds = time.perf_counter() - start
-    return score_on_test(answer, graph, split)[task.metric], seconds
+    return test_scores(answer, graph, split)[task.metric], seconds
 
 
 def evaluate(

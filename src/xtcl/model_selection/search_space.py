@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from xtcl.config import Member, Plan, Recipe
+from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
 
-Change = Callable[[Recipe, Any], Recipe]
+Change = Callable[[FitConfig, Any], FitConfig]
 
 
 Step = Callable[[Any, Any], Any]
@@ -20,7 +20,7 @@ Step = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True)
-class Knob:
+class Parameter:
     """A factor or a shift between two `values`, or a choice among them."""
 
     name: str
@@ -33,18 +33,20 @@ class Knob:
         """The place that changes nothing: for a choice the first."""
         return {"factor": 1.0, "shift": 0.0, "choice": self.values[0]}[self.kind]
 
-    def turned(self, recipe: Recipe, place: Any) -> Recipe:
+    def turned(self, recipe: FitConfig, place: Any) -> FitConfig:
         """The recipe with this knob at `place`."""
         return recipe if place == self.usual else self.change(recipe, place)
 
 
-def knobs_of(task: str, recipe: Recipe) -> list[Knob]:
+def parameters_of(task: str, recipe: FitConfig) -> list[Parameter]:
     """The knobs of a task that make a difference to `recipe`."""
     knobs = LINKS if task == "links" else NODES
     return [knob for knob in knobs if any(knob.turned(recipe, v) != recipe for v in knob.values)]
 
 
-def turn(recipe: Recipe, knobs: Sequence[Knob], places: Mapping[str, Any]) -> Recipe:
+def apply_change(
+    recipe: FitConfig, knobs: Sequence[Parameter], places: Mapping[str, Any]
+) -> FitConfig:
     """The recipe with every knob at its place."""
     for knob in knobs:
         recipe = knob.turned(recipe, places[knob.name])
@@ -66,8 +68,8 @@ def _share(old: float, shift: float, most: float = 0.9) -> float:
 def _training(name: str, step: Step) -> Change:
     """Changes a training setting of every member."""
 
-    def change(recipe: Recipe, place: Any) -> Recipe:
-        def changed(member: Member) -> Member:
+    def change(recipe: FitConfig, place: Any) -> FitConfig:
+        def changed(member: EncoderConfig) -> EncoderConfig:
             new = step(getattr(member.training, name), place)
             return replace(member, training=replace(member.training, **{name: new}))
 
@@ -79,8 +81,8 @@ def _training(name: str, step: Step) -> Change:
 def _option(name: str, step: Step) -> Change:
     """Changes an option of the encoder in every member that states it."""
 
-    def change(recipe: Recipe, place: Any) -> Recipe:
-        def changed(member: Member) -> Member:
+    def change(recipe: FitConfig, place: Any) -> FitConfig:
+        def changed(member: EncoderConfig) -> EncoderConfig:
             if name not in member.encoder:
                 return member
             new = step(member.encoder[name], place)
@@ -91,16 +93,16 @@ def _option(name: str, step: Step) -> Change:
     return change
 
 
-def _plans(recipe: Recipe, changed: Callable[[Plan], Plan]) -> Recipe:
+def _plans(recipe: FitConfig, changed: Callable[[EnsembleConfig], EnsembleConfig]) -> FitConfig:
     return replace(recipe, plans=tuple(changed(plan) for plan in recipe.plans))
 
 
-def _attributes(recipe: Recipe, factor: float) -> Recipe:
+def _attributes(recipe: FitConfig, factor: float) -> FitConfig:
     return _plans(recipe, lambda plan: replace(plan, attributes=plan.attributes * factor))
 
 
-def _further_members(recipe: Recipe, factor: float) -> Recipe:
-    def changed(plan: Plan) -> Plan:
+def _further_members(recipe: FitConfig, factor: float) -> FitConfig:
+    def changed(plan: EnsembleConfig) -> EnsembleConfig:
         first, *others = plan.members
         weighed = (replace(member, weight=member.weight * factor) for member in others)
         return replace(plan, members=(first, *weighed))
@@ -108,53 +110,53 @@ def _further_members(recipe: Recipe, factor: float) -> Recipe:
     return _plans(recipe, changed)
 
 
-def _more_layers(recipe: Recipe, more: int) -> Recipe:
-    def changed(member: Member) -> Member:
+def _more_layers(recipe: FitConfig, more: int) -> FitConfig:
+    def changed(member: EncoderConfig) -> EncoderConfig:
         layers = int(str(member.encoder.get("layers", 1))) + more
         return replace(member, encoder=member.encoder | {"layers": layers})
 
     return recipe.each(changed)
 
 
-def _quantiles(recipe: Recipe, text: str) -> Recipe:
+def _quantiles(recipe: FitConfig, text: str) -> FitConfig:
     levels = tuple(float(level) for level in text.split())
     return replace(recipe, sampler=replace(recipe.sampler, quantiles=levels))
 
 
 NODES = (
-    Knob("epochs", "factor", (1 / 3, 3.0), _training("epochs", _count)),
-    Knob("temperature", "factor", (0.3, 3.0), _training("temperature", _times)),
-    Knob("restart", "factor", (0.25, 2.5), _option("restart", lambda a, by: min(a * by, 0.9))),
-    Knob("hops", "factor", (0.4, 2.0), _option("hops", lambda hops, by: round(hops * by))),
-    Knob("attributes", "factor", (0.3, 3.0), _attributes),
-    Knob("further members", "factor", (0.25, 4.0), _further_members),
-    Knob(
+    Parameter("epochs", "factor", (1 / 3, 3.0), _training("epochs", _count)),
+    Parameter("temperature", "factor", (0.3, 3.0), _training("temperature", _times)),
+    Parameter("restart", "factor", (0.25, 2.5), _option("restart", lambda a, by: min(a * by, 0.9))),
+    Parameter("hops", "factor", (0.4, 2.0), _option("hops", lambda hops, by: round(hops * by))),
+    Parameter("attributes", "factor", (0.3, 3.0), _attributes),
+    Parameter("further members", "factor", (0.25, 4.0), _further_members),
+    Parameter(
         "positives",
         "factor",
         (0.25, 3.0),
         lambda recipe, by: replace(recipe, positives=_count(recipe.positives, by)),
     ),
-    Knob(
+    Parameter(
         "least chance",
         "shift",
         (-0.4, 0.15),
         lambda recipe, by: replace(recipe, least_chance=_share(recipe.least_chance, by, 0.98)),
     ),
-    Knob("quantiles", "choice", ("usual", "0.98", "0.95 0.99", "0.98 0.995"), _quantiles),
+    Parameter("quantiles", "choice", ("usual", "0.98", "0.95 0.99", "0.98 0.995"), _quantiles),
 )
 
 
 # How many of the epochs are trained, hidden links say in every fit anew (`stop_early`).
 LINKS = (
-    Knob("epochs", "factor", (0.5, 3.0), _training("epochs", _count)),
-    Knob("temperature", "factor", (0.4, 2.5), _training("temperature", _times)),
-    Knob("dropout", "shift", (-0.3, 0.3), _option("dropout", _share)),
-    Knob("link dropout", "shift", (-0.3, 0.3), _training("link_dropout", _share)),
-    Knob(
+    Parameter("epochs", "factor", (0.5, 3.0), _training("epochs", _count)),
+    Parameter("temperature", "factor", (0.4, 2.5), _training("temperature", _times)),
+    Parameter("dropout", "shift", (-0.3, 0.3), _option("dropout", _share)),
+    Parameter("link dropout", "shift", (-0.3, 0.3), _training("link_dropout", _share)),
+    Parameter(
         "candidate weight",
         "factor",
         (0.1, 3.0),
         lambda recipe, by: replace(recipe, candidate_weight=recipe.candidate_weight * by),
     ),
-    Knob("further layers", "choice", (0, 1), _more_layers),
+    Parameter("further layers", "choice", (0, 1), _more_layers),
 )

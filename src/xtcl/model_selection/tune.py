@@ -15,20 +15,20 @@ import numpy as np
 import torch
 
 import xtcl
-from xtcl.config import Recipe, plain
+from xtcl.config import FitConfig, to_builtin
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.splits import LinkSplit, NodeSplit
-from xtcl.model_selection.search_space import Knob, knobs_of, turn
+from xtcl.model_selection.search_space import Parameter, apply_change, parameters_of
 from xtcl.nn import encoder_maker
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, fit_task
 from xtcl.tasks.link_prediction import hide_links
 from xtcl.tasks.logistic import stratified_folds
-from xtcl.tasks.metrics import score_on_test
+from xtcl.tasks.metrics import test_scores
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_data import Split, TrainingSide, training_side
-from xtcl.training.checkpoint import NoCheckpoints
+from xtcl.tasks.training_data import Split, TrainingData, training_data
+from xtcl.training.checkpoint import NullCheckpoints
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -56,7 +56,7 @@ class Tuned:
     side say what the recipe is worth.
     """
 
-    recipe: Recipe
+    recipe: FitConfig
     best: TunedTrial
     trials: tuple[TunedTrial, ...]
 
@@ -72,7 +72,7 @@ class Tuned:
 
 
 def tune(
-    side: TrainingSide,
+    side: TrainingData,
     task: str,
     encoder: str,
     *,
@@ -93,11 +93,11 @@ def tune(
     encoder_maker(encoder, 1, {})  # an unknown name is refused before any work
     judged = make_task(task)
     default = judged.recipe(encoder)
-    knobs = knobs_of(task, default)
+    knobs = parameters_of(task, default)
     options = FitOptions(encoder=encoder, seed=seed, device=device)
 
-    def score(recipe: Recipe) -> float:
-        return hidden_score(side, judged, recipe, options, rounds)
+    def score(recipe: FitConfig) -> float:
+        return validation_score(side, judged, recipe, options, rounds)
 
     search = _identity(side, task, encoder, rounds, seed, default)
     with open_study(store, search) as study, progress.stage("tuning", trials) as advance:
@@ -110,10 +110,10 @@ def tune(
             advance(1)
         tried = tuple(_told(trial) for trial in _finished(study)[:trials])
     best = max(tried, key=lambda trial: trial.score)  # the first of equals
-    return Tuned(turn(default, knobs, best.places), best, tried)
+    return Tuned(apply_change(default, knobs, best.places), best, tried)
 
 
-def _try_default(study: Study, knobs: Sequence[Knob], score: float) -> None:
+def _try_default(study: Study, knobs: Sequence[Parameter], score: float) -> None:
     from optuna.trial import create_trial
 
     usual = {knob.name: knob.usual for knob in knobs}
@@ -122,10 +122,10 @@ def _try_default(study: Study, knobs: Sequence[Knob], score: float) -> None:
 
 def _try_another(
     study: Study,
-    knobs: Sequence[Knob],
+    knobs: Sequence[Parameter],
     seed: int,
-    default: Recipe,
-    score: Callable[[Recipe], float],
+    default: FitConfig,
+    score: Callable[[FitConfig], float],
 ) -> None:
     from optuna.samplers import TPESampler
     from optuna.trial import TrialState
@@ -134,12 +134,12 @@ def _try_another(
     study.sampler = TPESampler(seed=seed)
     trial = study.ask(_space(knobs))
     try:
-        study.tell(trial, score(turn(default, knobs, trial.params)))
+        study.tell(trial, score(apply_change(default, knobs, trial.params)))
     except DataError:  # the default could be fitted, so the data are not to blame
         study.tell(trial, state=TrialState.PRUNED)
 
 
-def _space(knobs: Sequence[Knob]) -> dict[str, BaseDistribution]:
+def _space(knobs: Sequence[Parameter]) -> dict[str, BaseDistribution]:
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
     return {
@@ -166,10 +166,10 @@ def _seed_of(seed: int, number: int) -> int:
 
 
 def _identity(
-    side: TrainingSide, task: str, encoder: str, rounds: int, seed: int, default: Recipe
+    side: TrainingData, task: str, encoder: str, rounds: int, seed: int, default: FitConfig
 ) -> str:
     """A hash of everything but the number of trials that decides what a search finds."""
-    described = [xtcl.__version__, task, encoder, rounds, seed, plain(asdict(default))]
+    described = [xtcl.__version__, task, encoder, rounds, seed, to_builtin(asdict(default))]
     digest = hashlib.sha256(json.dumps([*described, side.graph.fingerprint()]).encode())
     for known in (side.graph.labels, side.non_links):  # a graph's fingerprint has neither
         digest.update(b"-" if known is None else np.ascontiguousarray(known).tobytes())
@@ -179,11 +179,11 @@ def _identity(
 FOLDS = 5
 
 
-HIDDEN_SHARE = 0.2
+VALIDATION_SHARE = 0.2
 
 
-def hidden_score(
-    side: TrainingSide, task: Task, recipe: Recipe, options: FitOptions, rounds: int
+def validation_score(
+    side: TrainingData, task: Task, recipe: FitConfig, options: FitOptions, rounds: int
 ) -> float:
     """The task's metric on hidden labels or links, a fraction, averaged over `rounds` hidings.
 
@@ -191,15 +191,15 @@ def hidden_score(
     round has a seed of its own for the fit, too, and all recipes meet the same rounds.
     """
     scores = []
-    for split in hidings(side, task.name, rounds, options.seed):
-        seen = training_side(side.graph, split, use_labels=True)
-        own = replace(options, seed=split.seed, checkpoints=NoCheckpoints())
+    for split in validation_splits(side, task.name, rounds, options.seed):
+        seen = training_data(side.graph, split, use_labels=True)
+        own = replace(options, seed=split.seed, checkpoints=NullCheckpoints())
         answer = fit_task(seen, task, recipe, own).answer
-        scores.append(score_on_test(answer, side.graph, split)[task.metric])
+        scores.append(test_scores(answer, side.graph, split)[task.metric])
     return float(np.mean(scores))
 
 
-def hidings(side: TrainingSide, task: str, rounds: int, seed: int) -> Iterator[Split]:
+def validation_splits(side: TrainingData, task: str, rounds: int, seed: int) -> Iterator[Split]:
     """Splits of the training side itself: what a fit may see of it, and what is hidden."""
     if rounds < 1:
         raise UsageError(f"rounds={rounds} must be at least 1.")
@@ -208,7 +208,7 @@ def hidings(side: TrainingSide, task: str, rounds: int, seed: int) -> Iterator[S
         yield hide(side, number, seed)
 
 
-def _hide_labels(side: TrainingSide, number: int, seed: int) -> NodeSplit:
+def _hide_labels(side: TrainingData, number: int, seed: int) -> NodeSplit:
     known, codes = side.labelled, side.labels[side.labelled]
     _, members = np.unique(codes, return_counts=True)
     folds = min(FOLDS, int(members[members > 1].sum()))
@@ -222,9 +222,9 @@ def _hide_labels(side: TrainingSide, number: int, seed: int) -> NodeSplit:
     return NodeSplit(known[~hidden], known[hidden], _later(seed, number))
 
 
-def _hide_links(side: TrainingSide, number: int, seed: int) -> LinkSplit:
+def _hide_links(side: TrainingData, number: int, seed: int) -> LinkSplit:
     own = _later(seed, number)
-    links = hide_links(side, HIDDEN_SHARE, own)
+    links = hide_links(side, VALIDATION_SHARE, own)
     (kept, kept_non), (hidden, hidden_non) = links.kept, links.hidden
     return LinkSplit(kept, hidden, kept_non, hidden_non, side.graph.num_nodes, own)
 

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from xtcl.graph.graph import Graph
-from xtcl.nn.functional import Remembered, unit_rows
+from xtcl.nn.functional import TensorCache, normalize
 from xtcl.nn.propagation import Block, EdgeIndex, Propagation, identity_of
 from xtcl.relations.sparse import dense_on
 
 
-class Layered(nn.Module, ABC):
+class LayerwiseEncoder(nn.Module, ABC):
     """Layers over smoothed attributes, which are computed once and need no gradient.
 
     Layer by layer such an encoder can also be computed for some of the nodes: see
@@ -60,7 +60,7 @@ class SmoothedAttributes(nn.Module):
     def __init__(self, hops: int, restart: float = 0.0) -> None:
         super().__init__()
         self.propagation = Propagation(hops, restart)
-        self._result: Remembered[Tensor] = Remembered()
+        self._result: TensorCache[Tensor] = TensorCache()
 
     def forward(self, x: Tensor, links: EdgeIndex) -> Tensor:
         """The smoothed rows [V, D]; computed again only when x or the links change.
@@ -69,7 +69,7 @@ class SmoothedAttributes(nn.Module):
         """
 
         def compute() -> Tensor:
-            return unit_rows(self.propagation(x, links))
+            return normalize(self.propagation(x, links))
 
         if x.requires_grad and torch.is_grad_enabled():
             return compute()
@@ -94,4 +94,4 @@ def encoder_inputs(graph: Graph, device: torch.device) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(0)
         x = torch.randn(graph.num_nodes, RANDOM_FEATURES, generator=generator)
     edge_index = torch.from_numpy(np.array(graph.edge_index))
-    return unit_rows(x.to(device)), edge_index.to(device)
+    return normalize(x.to(device)), edge_index.to(device)

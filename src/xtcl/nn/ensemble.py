@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xtcl.nn.functional import unit_rows
+from xtcl.nn.functional import normalize
 from xtcl.nn.propagation import Propagation
 
 HOPS = (0, 1, 2)
@@ -20,7 +20,7 @@ ROWS = 2**15
 as the embedding itself."""
 
 
-class Joined(nn.Module):
+class EncoderEnsemble(nn.Module):
     r"""The members' embeddings beside attributes smoothed 0, 1 and 2 times.
 
     .. math:: z_u = \big[\, \sqrt t\, w_1 z^1_u \;\Vert\; \dots \;\Vert\;
@@ -52,9 +52,9 @@ class Joined(nn.Module):
         self.trust: Tensor
         self.smoothings = nn.ModuleList(Propagation(hops) for hops in HOPS)
 
-    def trusting(self, trust: float) -> Joined:
+    def trusting(self, trust: float) -> EncoderEnsemble:
         """The same members, trusted differently."""
-        other = Joined(self.members, self.weights, self.attributes, trust)
+        other = EncoderEnsemble(self.members, self.weights, self.attributes, trust)
         return other.train(self.training)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -92,5 +92,5 @@ def _fill(joined: Tensor, first: int, scale: Tensor | float, part: Tensor) -> in
     end = first + part.shape[1]
     for start in range(0, len(part), ROWS):
         rows = slice(start, start + ROWS)
-        joined[rows, first:end] = scale * unit_rows(part[rows])
+        joined[rows, first:end] = scale * normalize(part[rows])
     return end

@@ -35,7 +35,7 @@ SPARSE = 0.15
 few texts, also after one step of smoothing."""
 
 
-def dropped_product(rows: Tensor, weight: Tensor, share: float, training: bool) -> Tensor:
+def sparse_dropout_linear(rows: Tensor, weight: Tensor, share: float, training: bool) -> Tensor:
     """Dropout of `rows` [n, D], then their product with `weight` [h, D] transposed.
 
     Cost O(n D h), or O(z h) for z values other than 0 where they are few.
@@ -54,7 +54,7 @@ def _density(rows: Tensor) -> float:
 T = TypeVar("T")
 
 
-class Remembered(Generic[T]):
+class TensorCache(Generic[T]):
     """The latest result, given again as long as it is asked for with the same tensors.
 
     The same are the same objects that nobody has written to since. torch counts writes in place;
@@ -71,7 +71,7 @@ class Remembered(Generic[T]):
         self._state: object = None
         self._result: T | None = None
 
-    def __reduce__(self) -> tuple[type[Remembered[T]], tuple[()]]:
+    def __reduce__(self) -> tuple[type[TensorCache[T]], tuple[()]]:
         return type(self), ()
 
     def get(self, compute: Callable[[], T], tensors: tuple[Tensor, ...], other: object = None) -> T:
@@ -88,11 +88,11 @@ class Remembered(Generic[T]):
         return self._result
 
 
-def forget(module: nn.Module) -> None:
+def clear_tensor_caches(module: nn.Module) -> None:
     """Let `module` and all its parts go of what they remember."""
     for part in module.modules():
         for value in vars(part).values():
-            if isinstance(value, Remembered):
+            if isinstance(value, TensorCache):
                 value.forget()
 
 
@@ -121,7 +121,7 @@ class _Product(torch.autograd.Function):
         return None, None, product(ctx.transposed, gradients[0])
 
 
-def unit_rows(rows: Tensor) -> Tensor:
+def normalize(rows: Tensor) -> Tensor:
     """Every row divided by its length; rows of zeros stay as they are.
 
     `torch.nn.functional.normalize` divides a row of zeros, and with it the gradient that goes

@@ -7,12 +7,12 @@ from torch.nn import functional as F
 from torch_geometric.nn import GATConv
 
 from xtcl.errors import UsageError
-from xtcl.nn.encoder import Layered, SmoothedAttributes
+from xtcl.nn.encoder import LayerwiseEncoder, SmoothedAttributes
 from xtcl.nn.functional import dropout
 from xtcl.nn.propagation import Block, EdgeIndex, edge_index_of
 
 
-class GATEncoder(Layered):
+class GATEncoder(LayerwiseEncoder):
     r"""Graph attention layers over attributes smoothed by `hops` steps, in rows of unit length.
 
     .. math:: H_{l+1} = \big\Vert_{k} \sum_{v \in N_u \cup \{u\}} \alpha^k_{uv} W^k H_{l,v}

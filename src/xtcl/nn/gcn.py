@@ -5,12 +5,12 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from xtcl.errors import UsageError
-from xtcl.nn.encoder import Layered, SmoothedAttributes
-from xtcl.nn.functional import dropout, dropped_product
+from xtcl.nn.encoder import LayerwiseEncoder, SmoothedAttributes
+from xtcl.nn.functional import dropout, sparse_dropout_linear
 from xtcl.nn.propagation import Block, EdgeIndex, Propagation
 
 
-class GCNEncoder(Layered):
+class GCNEncoder(LayerwiseEncoder):
     r"""Graph convolutions: a linear layer over smoothed attributes, and more layers if wanted.
 
     .. math:: Z = \text{norm}(S X) W \qquad \text{one layer}
@@ -68,7 +68,7 @@ class GCNEncoder(Layered):
         linear = self.linears[number]
         if number == 0:
             weight = linear.get_parameter("weight")
-            return dropped_product(h, weight, self.dropout, self.training)
+            return sparse_dropout_linear(h, weight, self.dropout, self.training)
         h = dropout(self.between[number - 1](h), self.dropout, self.training)
         h = links.smooth(h) if isinstance(links, Block) else self.propagation(h, links)
         output: Tensor = linear(h)

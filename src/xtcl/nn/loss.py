@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from xtcl.config import Similarity
-from xtcl.nn.functional import unit_rows
+from xtcl.nn.functional import normalize
 
 FEW = 32
 
@@ -74,7 +74,7 @@ def contrastive_loss(
     """
     z = z.to(torch.promote_types(z.dtype, torch.float32))
     if similarity == "cosine":
-        z = unit_rows(z)
+        z = normalize(z)
     nodes = torch.arange(len(z), device=z.device) if anchors is None else anchors
     query = (z if anchors is None else _rows(z, anchors)) / temperature
     filled = positives >= 0

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from xtcl.errors import UsageError
-from xtcl.nn.functional import Remembered, sparse_product
+from xtcl.nn.functional import TensorCache, sparse_product
 from xtcl.relations.sparse import quiet_sparse
 
 
@@ -33,7 +33,7 @@ class Propagation(nn.Module):
             raise UsageError(f"restart={restart} must be in [0, 1).")
         self.hops = hops
         self.restart = restart
-        self._matrix: Remembered[_Smoothing] = Remembered() if like is None else like._matrix
+        self._matrix: TensorCache[_Smoothing] = TensorCache() if like is None else like._matrix
 
     def forward(self, x: Tensor, links: EdgeIndex) -> Tensor:
         """Smooth `x` over the links, which are there in both directions."""
@@ -63,7 +63,7 @@ class _Smoothing(NamedTuple):
     @classmethod
     def over(cls, links: EdgeIndex, num_nodes: int, dtype: torch.dtype) -> _Smoothing:
         """From links in both directions: O(E), where they are in the order of their rows."""
-        arcs = links if isinstance(links, Arcs) else Arcs.of(links, num_nodes)
+        arcs = links if isinstance(links, CSRGraph) else CSRGraph.of(links, num_nodes)
         row, column, degree, start = arcs
         root = (degree + 1).to(dtype).rsqrt()
         weight = (root[row] * root[column]).masked_fill_(row == column, 0.0)
@@ -79,7 +79,7 @@ class _Smoothing(NamedTuple):
         return torch.addcmul(sparse_product(self.links, self.links, h), self.diagonal, h)
 
 
-class Arcs(NamedTuple):
+class CSRGraph(NamedTuple):
     """Both directions of every link, in the order of their first end.
 
     A loop carries nothing: it stands where a link was left out (`without`).
@@ -95,7 +95,7 @@ class Arcs(NamedTuple):
     """int64 [V + 1]"""
 
     @classmethod
-    def of(cls, edge_index: Tensor, num_nodes: int) -> Arcs:
+    def of(cls, edge_index: Tensor, num_nodes: int) -> CSRGraph:
         """Links in the order of their rows, as graphs have them, need not be sorted: O(E)."""
         row, column = edge_index
         if not ((row[1:] >= row[:-1]).all() & (row != column).all()):
@@ -106,26 +106,26 @@ class Arcs(NamedTuple):
         start = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
         return cls(row, column, degree, start)
 
-    def without(self, left_out: Tensor) -> Arcs:
+    def without(self, left_out: Tensor) -> CSRGraph:
         """The same places, some of them `left_out`, bool [m]: nothing changes its shape."""
         stay = torch.nn.functional.pad((~left_out).cumsum(0), (1, 0))[self.start]
-        return Arcs(self.row, self.column.where(~left_out, self.row), stay.diff(), self.start)
+        return CSRGraph(self.row, self.column.where(~left_out, self.row), stay.diff(), self.start)
 
 
-EdgeIndex = Tensor | Arcs
+EdgeIndex = Tensor | CSRGraph
 """Links of a graph as encoders get them: [2, n], or arcs where shapes must stay."""
 
 
 def edge_index_of(links: EdgeIndex) -> Tensor:
     """Both directions of the links, int64 [2, n]."""
-    if isinstance(links, Arcs):
+    if isinstance(links, CSRGraph):
         return torch.stack([links.row, links.column])[:, links.row != links.column]
     return links
 
 
 def identity_of(links: EdgeIndex) -> Tensor:
     """The tensor that no other links have."""
-    return links.column if isinstance(links, Arcs) else links
+    return links.column if isinstance(links, CSRGraph) else links
 
 
 # The links that one layer of an encoder needs for some of the nodes.

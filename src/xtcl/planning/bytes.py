@@ -24,26 +24,26 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from xtcl.config import BatchSettings, Member, TrainingSettings
+from xtcl.config import BatchConfig, EncoderConfig, TrainingConfig
 from xtcl.nn import encoder_maker
-from xtcl.nn.encoder import Layered
+from xtcl.nn.encoder import LayerwiseEncoder
 from xtcl.nn.ensemble import ROWS
 from xtcl.nn.gat import GATEncoder
 from xtcl.nn.gcn import GCNEncoder
-from xtcl.planning.sizes import LINKS, Workload
-from xtcl.relations.blocks import block_height
-from xtcl.relations.row_source import LISTED_ROWS
-from xtcl.relations.topk import explores_on
+from xtcl.planning.sizes import LINKS, Sizes
+from xtcl.relations.blocks import rows_per_block
+from xtcl.relations.row_source import TOPK_BLOCK_ROWS
+from xtcl.relations.topk import uses_torch_search
 from xtcl.tasks.logistic_solver import BLOCK, COLUMNS, FEW
-from xtcl.tasks.self_training import MOST_ROWS
-from xtcl.training.trainer import always_alike
+from xtcl.tasks.self_training import MAX_ROWS
+from xtcl.training.trainer import can_capture
 
 FLOAT = 4
 """Bytes of a number."""
 
 
 def full_pass_bytes(
-    encoder: nn.Module, num_nodes: int, num_edges: int, settings: TrainingSettings, draws: int
+    encoder: nn.Module, num_nodes: int, num_edges: int, settings: TrainingConfig, draws: int
 ) -> int | None:
     """Bytes of a step of `encoder` (on any device, `meta` too), with `draws` positives an anchor.
 
@@ -100,7 +100,7 @@ LINK = 96
 
 
 def mini_pass_bytes(
-    encoder: nn.Module, num_nodes: int, num_edges: int, settings: TrainingSettings, draws: int
+    encoder: nn.Module, num_nodes: int, num_edges: int, settings: TrainingConfig, draws: int
 ) -> int | None:
     """Bytes of a step of `encoder` (on any device, `meta` too), with `draws` positives an anchor.
 
@@ -120,7 +120,7 @@ def mini_pass_bytes(
 
 
 def step_rows(
-    encoder: Layered, num_nodes: int, num_edges: int, settings: TrainingSettings, draws: int
+    encoder: LayerwiseEncoder, num_nodes: int, num_edges: int, settings: TrainingConfig, draws: int
 ) -> tuple[list[int], list[int]]:
     """About how many rows go into each layer and come out of the last; each layer's links."""
     anchors = settings.step_anchors(num_nodes)
@@ -175,35 +175,35 @@ MOST_PAIRS = 20_000
 """Pairs that a scorer of links is fitted on (`fit_link_head`)."""
 
 
-def joining_bytes(work: Workload) -> int:
+def joining_bytes(work: Sizes) -> int:
     """The members' embeddings and the joined one, and a block of rows between them."""
     members = sum_of_widths(work)
     return 4 * work.nodes * (members + work.width) + 8 * min(work.nodes, ROWS) * members
 
 
-def sum_of_widths(work: Workload) -> int:
+def sum_of_widths(work: Sizes) -> int:
     """Columns of all members of the widest plan, without the attributes that stand beside them."""
     return max(replaced.width(0) for replaced in work.recipe.plans)
 
 
-def head_bytes(work: Workload) -> int:
+def head_bytes(work: Sizes) -> int:
     """What the embedding and its head take at the most."""
     return round(SLACK * _arrays(work))
 
 
-def _arrays(work: Workload) -> int:
+def _arrays(work: Sizes) -> int:
     """The most of two moments: with an embedding in doubt beside, and fitting again."""
     embedding = 4 * work.nodes * work.width
     if work.task == LINKS:
         return embedding + SPANNED * min(MOST_PAIRS, 4 * work.edges) * work.width
     answers = 8 * 3 * work.nodes * work.classes
     embeddings = 2 if work.recipe.doubt < 1 else 1
-    more = min(MOST_ROWS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
+    more = min(MAX_ROWS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
     first = embeddings * embedding + _fit_bytes(work, work.labelled)
     return answers + max(first, embedding + _fit_bytes(work, work.labelled + more))
 
 
-def _fit_bytes(work: Workload, rows: int) -> int:
+def _fit_bytes(work: Sizes, rows: int) -> int:
     """The rows of a fit, some of them turned or squared, and arrays of its five folds."""
     if rows <= FEW:
         return SPANNED * rows * work.width
@@ -225,12 +225,12 @@ WITH_CUDA = round(2.2 * 2**30)
 two fits beside an H200, of 50,000 and a million nodes, leave when all else is taken off."""
 
 
-def graph_bytes(work: Workload) -> int:
+def graph_bytes(work: Sizes) -> int:
     """The graph, with the copy that is trained on."""
     return work.stored + 128 * work.edges + 64 * work.nodes
 
 
-def host_peaks(work: Workload) -> tuple[int, int, int, int, int]:
+def host_peaks(work: Sizes) -> tuple[int, int, int, int, int]:
     """The peaks of relations, positives, training, embedding and head."""
     start = WITH_CUDA + graph_bytes(work) + label_pairs_bytes(work)
     found = start + found_bytes(work)
@@ -250,9 +250,7 @@ LEFT_OUT = 48
 and the three parts that is made of."""
 
 
-def gpu_step_bytes(
-    work: Workload, encoder: nn.Module, settings: TrainingSettings, needed: int
-) -> int:
+def gpu_step_bytes(work: Sizes, encoder: nn.Module, settings: TrainingConfig, needed: int) -> int:
     """The same step as one of a CPU that takes `needed` bytes.
 
     The rows of all positives have a gradient at once, where a CPU goes column by column. A recorded
@@ -262,7 +260,7 @@ def gpu_step_bytes(
     """
     width = getattr(encoder, "width", 0)
     by_hand = needed + FLOAT * settings.step_anchors(work.nodes) * work.draws * width
-    if not always_alike(encoder, settings):
+    if not can_capture(encoder, settings):
         return by_hand
     recorded = by_hand
     if settings.link_dropout:  # attributes are smoothed in every step, over other links
@@ -312,7 +310,7 @@ SMALLEST_BLOCK = 64
 """Rows that most relations are computed in on a CPU, however few they are asked for."""
 
 
-def kept_bytes(work: Workload) -> int:
+def kept_bytes(work: Sizes) -> int:
     """What relations hold from their first row to the end of the fit."""
     shared = 4 * work.nodes * work.attributes + LINK_FORMS * work.edges + 40 * work.nodes
     if work.cap is None:
@@ -322,16 +320,16 @@ def kept_bytes(work: Workload) -> int:
     return shared + copies * work.factors + label_pairs_bytes(work)
 
 
-def preparing_bytes(work: Workload) -> int:
+def preparing_bytes(work: Sizes) -> int:
     """What making that takes for a moment, beside what is kept."""
     making = 2 * work.factors + label_pairs_bytes(work)
     if work.cap is None:
         return making
-    on_gpu = explores_on(torch.device(work.device))
+    on_gpu = uses_torch_search(torch.device(work.device))
     return making + (GPU_EXPLORATION if on_gpu else EXPLORATION)
 
 
-def label_pairs_bytes(work: Workload) -> int:
+def label_pairs_bytes(work: Sizes) -> int:
     """Pairs that spread labels: a similarity and the place of a node each."""
     if not work.labelled:
         return 0
@@ -340,29 +338,29 @@ def label_pairs_bytes(work: Workload) -> int:
     return int(12 * (1 - max(work.recipe.sampler.quantiles)) * work.nodes * work.labelled)
 
 
-def row_bytes(work: Workload) -> int:
+def row_bytes(work: Sizes) -> int:
     """What one row of a block takes."""
     if work.cap is None:
         return PAIR_BYTES * work.nodes
     return LISTED_BYTES * min(RELATIONS * work.cap, work.nodes)
 
 
-def usual_rows(work: Workload) -> int:
+def usual_rows(work: Sizes) -> int:
     """Rows of a block where memory is not short: more would make nothing quicker."""
-    return block_height(work.nodes, work.device) if work.cap is None else LISTED_ROWS
+    return rows_per_block(work.nodes, work.device) if work.cap is None else TOPK_BLOCK_ROWS
 
 
-def smallest_rows(work: Workload) -> int:
+def smallest_rows(work: Sizes) -> int:
     """Rows of the smallest block that is worth the while."""
     return min(SMALLEST_BLOCK, usual_rows(work))
 
 
-def found_bytes(work: Workload) -> int:
+def found_bytes(work: Sizes) -> int:
     """The tables of positives, for a moment twice."""
     return 24 * work.nodes * work.recipe.positives
 
 
-def store_bytes(work: Workload) -> int:
+def store_bytes(work: Sizes) -> int:
     """What a relation store gets, about: the above pairs of all rows, and the positives."""
     if not work.store:
         return 0
@@ -390,7 +388,7 @@ EMBEDDING_BLOCK = 256 * 2**20
 """
 
 
-def encoder_of(work: Workload, member: Member) -> nn.Module:
+def encoder_of(work: Sizes, member: EncoderConfig) -> nn.Module:
     """The member's encoder, without memory for its weights; a user's own as it is."""
     if isinstance(work.encoder, nn.Module):
         return work.encoder
@@ -398,38 +396,38 @@ def encoder_of(work: Workload, member: Member) -> nn.Module:
         return encoder_maker(work.encoder, work.columns, member.encoder)()
 
 
-def data_bytes(work: Workload, encoder: nn.Module) -> int:
+def data_bytes(work: Sizes, encoder: nn.Module) -> int:
     """Attributes, as given and smoothed, with what smoothing takes; links; weights with Adam's."""
     weights = sum(parameter.numel() for parameter in encoder.parameters())
     rows = 4 * FLOAT * work.nodes * work.columns
     return rows + 96 * work.edges + 16 * work.nodes + 4 * FLOAT * weights
 
 
-def step_bytes(work: Workload, encoder: nn.Module, settings: TrainingSettings) -> int:
+def step_bytes(work: Sizes, encoder: nn.Module, settings: TrainingConfig) -> int:
     """A step of training, with its recording on a GPU; 0 for a user's own encoder: nobody knows."""
     passed = full_pass_bytes if settings.batch.neighbours is None else mini_pass_bytes
     needed = passed(encoder, work.nodes, work.edges, settings, work.draws) or 0
     return gpu_step_bytes(work, encoder, settings, needed) if needed and work.on_gpu else needed
 
 
-def embedding_bytes(work: Workload, encoder: nn.Module, batch: BatchSettings) -> int:
+def embedding_bytes(work: Sizes, encoder: nn.Module, batch: BatchConfig) -> int:
     """The embedding of all nodes by one member, and what computing it takes."""
     width = getattr(encoder, "width", 0)
-    layers = len(encoder.looks) if isinstance(encoder, Layered) else 1
+    layers = len(encoder.looks) if isinstance(encoder, LayerwiseEncoder) else 1
     outputs = FLOAT * work.nodes * width * min(layers, 2)
     if batch.neighbours is None:  # the activations between two layers, twice
         return outputs + FLOAT * work.nodes * width * (2 if layers > 1 else 1)
     return outputs + _block_bytes(work, width, batch.block)
 
 
-def _block_bytes(work: Workload, width: int, block: int) -> int:
+def _block_bytes(work: Sizes, width: int, block: int) -> int:
     """A block of so many nodes and links: four times what it reads, three times what it gives."""
     given = min(work.nodes, -(-block * work.nodes // (work.nodes + 2 * work.edges)))
     read = min(work.nodes, block)
     return FLOAT * (4 * read * max(width, work.columns) + 3 * given * width)
 
 
-def settled(work: Workload, encoder: nn.Module, member: Member, room: int) -> Member:
+def fit_batch(work: Sizes, encoder: nn.Module, member: EncoderConfig, room: int) -> EncoderConfig:
     """The member itself where a full pass fits into `room` bytes, or else in mini-batches that do.
 
     Where none does, it is the one that takes least. What was chosen by hand stays.
@@ -438,7 +436,7 @@ def settled(work: Workload, encoder: nn.Module, member: Member, room: int) -> Me
     needed = step_bytes(work, encoder, training)
     if training.batch.neighbours is not None or not needed or needed <= room:
         return member
-    reach = encoder.reach if isinstance(encoder, Layered) else 0
+    reach = encoder.reach if isinstance(encoder, LayerwiseEncoder) else 0
     for smaller in _smaller(work.nodes, training, reach):
         training = smaller
         if step_bytes(work, encoder, training) <= room:
@@ -451,7 +449,7 @@ def settled(work: Workload, encoder: nn.Module, member: Member, room: int) -> Me
     return replace(member, training=replace(training, batch=batch))
 
 
-def _smaller(nodes: int, training: TrainingSettings, reach: int) -> Iterator[TrainingSettings]:
+def _smaller(nodes: int, training: TrainingConfig, reach: int) -> Iterator[TrainingConfig]:
     """Mini-batches, each smaller than the one before: fewer neighbours, then half the anchors."""
     anchors = min(training.anchors or 4096, nodes)
     while True:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from xtcl.config import Member, Plan, Recipe
+from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
 from xtcl.device import DRIVER
 from xtcl.errors import BudgetError
 from xtcl.graph.graph import Graph
@@ -18,6 +18,7 @@ from xtcl.planning.bytes import (
     data_bytes,
     embedding_bytes,
     encoder_of,
+    fit_batch,
     found_bytes,
     graph_bytes,
     head_bytes,
@@ -26,16 +27,15 @@ from xtcl.planning.bytes import (
     kept_bytes,
     preparing_bytes,
     row_bytes,
-    settled,
     smallest_rows,
     step_bytes,
     store_bytes,
     usual_rows,
 )
 from xtcl.planning.seconds import FIRST_FIT, predicted_seconds
-from xtcl.planning.sizes import LINKS, Workload
+from xtcl.planning.sizes import LINKS, Sizes
 from xtcl.tasks import make_task
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.training_data import TrainingData
 
 SHARE = 0.8
 """Of the memory there is, what a fit may take that was given no budget."""
@@ -45,25 +45,25 @@ CAP = 32
 """The cap to try where exact mode does not fit."""
 
 
-EVERYTHING = 2**62
+NO_LIMIT = 2**62
 
 
 GB = 2**30
 
 
-def plan_fit(work: Workload, budget: int | None) -> FitPlan:
+def plan_fit(work: Sizes, budget: int | None) -> MemoryPlan:
     """The plan of a fit within `budget` bytes; refuses what cannot be kept.
 
     Without a budget it is a share of all memory there is, free or not, so that a machine always
     plans the same. That is nobody's wish: what does not fit is tried all the same.
     """
     allowed = int(SHARE * memory_there(work.device)) if budget is None else budget
-    plan = lay_out(work, allowed)
+    plan = plan_stages(work, allowed)
     if budget is not None and plan.peak > budget:
         raise BudgetError(_refusal(work, plan, budget))
     if not plan.mini_batches:
         return plan
-    whole = lay_out(work, EVERYTHING)
+    whole = plan_stages(work, NO_LIMIT)
     step = next(stage for stage in whole.stages if stage.name == "training")
     note = (
         f"Training goes in mini-batches: over the whole graph it would take about "
@@ -78,7 +78,7 @@ def memory_there(device: str) -> int:
     if device.startswith("cuda"):
         return int(torch.cuda.get_device_properties(device).total_memory)
     if not hasattr(os, "sysconf"):
-        return EVERYTHING
+        return NO_LIMIT
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
@@ -87,25 +87,25 @@ def memory_there(device: str) -> int:
     return min(there, int(limit)) if limit.isdigit() else there
 
 
-def _refusal(work: Workload, plan: FitPlan, budget: int) -> str:
+def _refusal(work: Sizes, plan: MemoryPlan, budget: int) -> str:
     least = plan.largest
     remedy = "Allow more memory, or use fewer attributes or a smaller width."
     if work.cap is None:
         capped = replace(work.recipe, sampler=replace(work.recipe.sampler, cap=CAP))
-        listed = lay_out(replace(work, recipe=capped), budget)
+        listed = plan_stages(replace(work, recipe=capped), budget)
         if listed.peak <= budget:
             remedy = (
                 f"Allow more memory, or use top-k mode: with --cap {CAP} it needs about "
-                f"{amount(listed.peak)}."
+                f"{format_bytes(listed.peak)}."
             )
     return (
-        f"A fit of graph '{work.name}' needs about {amount(plan.peak)} and the budget is "
-        f"{amount(budget)}: {_MOST[least.name]} takes most, with blocks and batches as small "
+        f"A fit of graph '{work.name}' needs about {format_bytes(plan.peak)} and the budget is "
+        f"{format_bytes(budget)}: {_MOST[least.name]} takes most, with blocks and batches as small "
         f"as they go. {remedy}"
     )
 
 
-def amount(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Bytes in words."""
     return f"{size / GB:.2f} GB" if size >= 0.05 * GB else f"{size / 2**20:.0f} MB"
 
@@ -119,14 +119,14 @@ _MOST = {
 }
 
 
-def estimate_fit(graph: Graph, task: str, train: float) -> FitPlan:
+def estimate_fit(graph: Graph, task: str, train: float) -> MemoryPlan:
     """The plan of a GCN on the CPU without a budget, trained on a share of the labels or links."""
-    work = Workload.of(TrainingSide(graph), task, make_task(task).recipe("gcn"))
+    work = Sizes.of(TrainingData(graph), task, make_task(task).recipe("gcn"))
     if task == LINKS:
         work = replace(work, labelled=0, edges=round(train * work.edges))
     else:
         work = replace(work, labelled=round(train * work.labelled))
-    return lay_out(work, EVERYTHING)
+    return plan_stages(work, NO_LIMIT)
 
 
 INTERPRETER = 560 * 2**20
@@ -150,14 +150,14 @@ class StagePlan:
 
 
 @dataclass(frozen=True)
-class FitPlan:
+class MemoryPlan:
     """What is decided about a fit, and what it will take.
 
     `recipe` has the mini-batches in it where there are any; `block_rows` are the rows of relations
     that are worked on at a time.
     """
 
-    recipe: Recipe
+    recipe: FitConfig
     block_rows: int
     stages: tuple[StagePlan, ...]
     store: int
@@ -220,7 +220,7 @@ class FitPlan:
         }
 
 
-def lay_out(work: Workload, budget: int) -> FitPlan:
+def plan_stages(work: Sizes, budget: int) -> MemoryPlan:
     """The plan that keeps `budget`, or where none does, the one that takes least.
 
     Relations are let go of after the positives only where that is of use: an explanation has to
@@ -232,7 +232,7 @@ def lay_out(work: Workload, budget: int) -> FitPlan:
     return _laid_out(work, budget, let_go=True)
 
 
-def _laid_out(work: Workload, budget: int, let_go: bool) -> FitPlan:
+def _laid_out(work: Sizes, budget: int, let_go: bool) -> MemoryPlan:
     preparing = base_bytes(work) + kept_bytes(work) + preparing_bytes(work)
     found = preparing + found_bytes(work)
     rows = max(min(usual_rows(work), (budget - found) // row_bytes(work)), smallest_rows(work))
@@ -249,7 +249,7 @@ def _laid_out(work: Workload, budget: int, let_go: bool) -> FitPlan:
     )
     hosts = host_peaks(planned) if work.on_gpu else (None,) * len(STAGES)
     stages = zip(STAGES, predicted_seconds(planned), peaks, hosts, strict=True)
-    return FitPlan(
+    return MemoryPlan(
         planned.recipe,
         rows,
         tuple(StagePlan(*each) for each in stages),
@@ -260,16 +260,18 @@ def _laid_out(work: Workload, budget: int, let_go: bool) -> FitPlan:
     )
 
 
-def _trained(work: Workload, budget: int, standing: int) -> tuple[tuple[Plan, ...], int, int]:
+def _trained(
+    work: Sizes, budget: int, standing: int
+) -> tuple[tuple[EnsembleConfig, ...], int, int]:
     """The plans as they can be trained within `budget`; the peaks of training and embedding."""
     plans, training, embedding = [], standing, standing
     for plan in work.recipe.plans:
-        members: list[Member] = []
+        members: list[EncoderConfig] = []
         beside = standing  # the embeddings of the members that were trained before
         for given in plan.members:
             encoder = encoder_of(work, given)
             data = beside + data_bytes(work, encoder)
-            member = settled(work, encoder, given, budget - data)
+            member = fit_batch(work, encoder, given, budget - data)
             training = max(training, data + step_bytes(work, encoder, member.training))
             own = embedding_bytes(work, encoder, member.training.batch)
             embedding = max(embedding, data + own)
@@ -279,6 +281,6 @@ def _trained(work: Workload, budget: int, standing: int) -> tuple[tuple[Plan, ..
     return tuple(plans), training, embedding
 
 
-def base_bytes(work: Workload) -> int:
+def base_bytes(work: Sizes) -> int:
     """What is there before any work, and the graph with the copy that is trained on."""
     return (DRIVER if work.on_gpu else INTERPRETER) + graph_bytes(work)

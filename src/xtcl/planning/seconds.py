@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from xtcl.config import Member
-from xtcl.nn.encoder import Layered
+from xtcl.config import EncoderConfig
+from xtcl.nn.encoder import LayerwiseEncoder
 from xtcl.planning.bytes import MOST_PAIRS, encoder_of, step_rows
-from xtcl.planning.sizes import LINKS, Workload
-from xtcl.tasks.self_training import MOST_ROWS
-from xtcl.training.trainer import always_alike
+from xtcl.planning.sizes import LINKS, Sizes
+from xtcl.tasks.self_training import MAX_ROWS
+from xtcl.training.trainer import can_capture
 
 TWO_CORES = 0.55
 """What two cores take of the seconds of one: 14 of 25 on Cora, 43 of 77 on CiteSeer."""
@@ -57,7 +57,7 @@ SCORER = 4.5e-7
 """The scorer of links: a number of its rows."""
 
 
-def predicted_seconds(work: Workload) -> Seconds:
+def predicted_seconds(work: Sizes) -> Seconds:
     """Seconds of relations, positives, training, embedding and head; None on other devices."""
     if work.on_gpu:
         return gpu_seconds(work)
@@ -77,7 +77,7 @@ def predicted_seconds(work: Workload) -> Seconds:
     return first, second, third, fourth, fifth
 
 
-def _exact(work: Workload) -> tuple[float, float]:
+def _exact(work: Sizes) -> tuple[float, float]:
     row = work.nodes * (PAIR + PAIR_ATTRIBUTE * work.attributes) + NODE_LINK * work.edges
     relations = work.queries * row
     if work.labelled:
@@ -86,7 +86,7 @@ def _exact(work: Workload) -> tuple[float, float]:
     return relations, work.nodes * row
 
 
-def _top_k(work: Workload) -> tuple[float, float]:
+def _top_k(work: Sizes) -> tuple[float, float]:
     cap = work.cap or 0
     index = work.recipe.sampler.index_past
     # An index looks into a sixteenth of its cells, or fewer.
@@ -103,17 +103,17 @@ def _top_k(work: Workload) -> tuple[float, float]:
     return relations, work.nodes * row
 
 
-def _training(work: Workload, member: Member) -> float:
+def _training(work: Sizes, member: EncoderConfig) -> float:
     number, width, rows, links = Steps.of(work, member)
     products = rows[0] * work.columns * width + sum(rows[1:-1]) * width**2
     arcs = sum(links) * width if work.encoder == "gat" else 0
     return number * (PRODUCT * products + NUMBER * sum(rows[1:]) * width + ARC * arcs)
 
 
-def _head(work: Workload) -> float:
+def _head(work: Sizes) -> float:
     if work.task == LINKS:
         return SCORER * min(MOST_PAIRS, 4 * work.edges) * work.width
-    more = min(MOST_ROWS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
+    more = min(MAX_ROWS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
     return HEAD * (work.labelled + more) * work.width * max(work.classes, 2)
 
 
@@ -163,7 +163,7 @@ its way to the host."""
 Seconds = tuple[float | None, float | None, float | None, float | None, float | None]
 
 
-def gpu_seconds(work: Workload) -> Seconds:
+def gpu_seconds(work: Sizes) -> Seconds:
     """Seconds of relations, positives, training, embedding and head, of a process that is warm."""
     trained = sum(
         _gpu_training(work, member) for plan in work.recipe.plans for member in plan.members
@@ -177,7 +177,7 @@ def gpu_seconds(work: Workload) -> Seconds:
     return first, second, third, fourth, fifth
 
 
-def _sampling(work: Workload) -> tuple[float | None, float | None]:
+def _sampling(work: Sizes) -> tuple[float | None, float | None]:
     """Relations and positives; not known with an index, which a CPU keeps."""
     index = work.recipe.sampler.index_past
     if work.cap is None:
@@ -196,22 +196,22 @@ def _sampling(work: Workload) -> tuple[float | None, float | None]:
     return work.rounds * relations, work.rounds * (PASS + work.nodes * row)
 
 
-def _gpu_training(work: Workload, member: Member) -> float:
+def _gpu_training(work: Sizes, member: EncoderConfig) -> float:
     steps, settings = Steps.of(work, member), member.training
     numbers = steps.rows[0] * work.columns + sum(steps.rows[1:]) * steps.width
     numbers += settings.step_anchors(work.nodes) * (work.draws * steps.width + settings.negatives)
     arc = GPU_NUMBER if work.encoder == "gat" else GPU_ARC
     step = GPU_NUMBER * numbers + arc * sum(steps.links) * steps.width
-    if not always_alike(encoder_of(work, member), settings):
+    if not can_capture(encoder_of(work, member), settings):
         step = max(step, LAUNCHED)
     return TRAINING + steps.number * step
 
 
-def _gpu_head(work: Workload) -> float:
+def _gpu_head(work: Sizes) -> float:
     copied = COPIED * work.nodes * work.width
     if work.task == LINKS:  # one for every trial, too
         return GPU_HEAD * (1 + len(work.recipe.plans)) + HEAD_LINK * work.edges + copied
-    more = min(MOST_ROWS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
+    more = min(MAX_ROWS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
     return GPU_HEAD + ROW * (work.labelled + more) * max(work.classes, 2) + copied
 
 
@@ -226,13 +226,13 @@ class Steps(NamedTuple):
     """Links that each layer looks along."""
 
     @classmethod
-    def of(cls, work: Workload, member: Member) -> Steps:
+    def of(cls, work: Sizes, member: EncoderConfig) -> Steps:
         """Counting a single layer for an encoder of the user's own."""
         encoder, settings = encoder_of(work, member), member.training
-        looks = encoder.looks if isinstance(encoder, Layered) else (True,)
+        looks = encoder.looks if isinstance(encoder, LayerwiseEncoder) else (True,)
         rows = [work.nodes] * (len(looks) + 1)
         links = [2 * work.edges * look for look in looks]
-        if settings.batch.neighbours is not None and isinstance(encoder, Layered):
+        if settings.batch.neighbours is not None and isinstance(encoder, LayerwiseEncoder):
             rows, links = step_rows(encoder, work.nodes, work.edges, settings, work.draws)
         number = settings.epochs * settings.steps(work.nodes)
         return cls(number, getattr(encoder, "width", 512), rows, links)

@@ -8,16 +8,16 @@ import numpy as np
 import scipy.sparse as sp
 from torch import nn
 
-from xtcl.config import Recipe
+from xtcl.config import FitConfig
 from xtcl.nn.encoder import RANDOM_FEATURES
 from xtcl.sampling.folds import MAX_QUERIES
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.training_data import TrainingData
 
 LINKS = "links"
 
 
 @dataclass(frozen=True)
-class Workload:
+class Sizes:
     """A fit, seen from its sizes."""
 
     name: str
@@ -29,7 +29,7 @@ class Workload:
     """Bytes of the attributes as the graph has them."""
     classes: int
     labelled: int
-    recipe: Recipe
+    recipe: FitConfig
     encoder: str | nn.Module = "gcn"
     device: str = "cpu"
     store: bool = False
@@ -37,14 +37,14 @@ class Workload:
     @classmethod
     def of(
         cls,
-        side: TrainingSide,
+        side: TrainingData,
         task: str,
-        recipe: Recipe,
+        recipe: FitConfig,
         *,
         encoder: str | nn.Module = "gcn",
         device: str = "cpu",
         store: bool = False,
-    ) -> Workload:
+    ) -> Sizes:
         """The fit of a training side."""
         graph, given = side.graph, side.graph.attributes
         arrays = (given.data, given.indices) if sp.issparse(given) else (given,)

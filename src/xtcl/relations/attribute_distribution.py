@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.cosine import cosine_rows, nearest_by_factors, spread
+from xtcl.relations.cosine import cosine_rows, nearest_by_factors, propagate
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.topk import Cut, Nearest, NearestRows
 from xtcl.relations.view import ATTRIBUTES, LINKS, TrainingView
@@ -44,7 +44,7 @@ class AttributeDistribution(Relation):
 
     def factors(self, view: TrainingView) -> Tensor:
         """The attributes summed over walks of k steps."""
-        return spread(view, view.dense_attributes(), self.hops)
+        return propagate(view, view.dense_attributes(), self.hops)
 
     def prepare(self, view: TrainingView) -> Rows:
         """Cosines of the factors."""

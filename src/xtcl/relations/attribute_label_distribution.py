@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.distributed import shared_rows
+from xtcl.distributed import all_gather_rows
 from xtcl.relations.attribute_distribution import BLOCK, AttributeDistribution, _kept, _search
 from xtcl.relations.cosine import cosine_rows
 from xtcl.relations.relation import Relation, Rows
@@ -88,7 +88,7 @@ class AttributeLabelDistribution(Relation):
 
         everyone = torch.arange(view.num_nodes, device=view.device)
         tiles = 1 if view.device.type == "cpu" else TILES
-        return shared_rows(block, everyone, tiles * similarity.tile, len(labelled))
+        return all_gather_rows(block, everyone, tiles * similarity.tile, len(labelled))
 
 
 def attribute_label_factors(
@@ -101,7 +101,7 @@ def attribute_label_factors(
     def compute() -> sp.csr_array:
         find = _search(source, view, cut, index_past)
         everyone = torch.arange(view.num_nodes, device=view.device)
-        return shared_rows(
+        return all_gather_rows(
             lambda nodes: find(nodes).matrix(view.num_nodes), everyone, BLOCK, view.num_nodes
         )
 

@@ -15,7 +15,7 @@ CPU_BLOCK, GPU_BLOCK = 64 * 2**20, 256 * 2**20
 """Bytes of an array of a block. Every step of a GPU costs some microseconds, whatever its size."""
 
 
-def block_height(num_nodes: int, device: torch.device | str = "cpu") -> int:
+def rows_per_block(num_nodes: int, device: torch.device | str = "cpu") -> int:
     """Rows of V floats for a block: whole tiles where it can hold one, and one row at least."""
     device = torch.device(device)
     most = (CPU_BLOCK if device.type == "cpu" else GPU_BLOCK) // (4 * num_nodes)
@@ -26,7 +26,7 @@ def block_height(num_nodes: int, device: torch.device | str = "cpu") -> int:
 T = TypeVar("T")
 
 
-def in_blocks(compute: Callable[[Tensor], T], nodes: Tensor, height: int) -> Iterator[T]:
+def run_in_blocks(compute: Callable[[Tensor], T], nodes: Tensor, height: int) -> Iterator[T]:
     """`compute` of the `nodes`, `height` at a time; of fewer from where memory ran out.
 
     A row comes out the same whatever it is asked with, so the result does not change. What
@@ -56,7 +56,7 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
-def side_by_side(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
+def thread_map(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
     """`work` of each part, in their order, by as many threads as torch has.
 
     For work that NumPy and SciPy do on long arrays: they let others run meanwhile.

@@ -9,26 +9,26 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.relations.blocks import side_by_side
+from xtcl.relations.blocks import thread_map
 from xtcl.relations.relation import Rows, SimilarityRows
-from xtcl.relations.search import Found, IndexSearch, Search, blocked_search
+from xtcl.relations.search import IndexSearch, Neighbors, Search, blocked_search
 from xtcl.relations.sparse import kernels_run_on, product, ranges, row_entries, to_device
 from xtcl.relations.topk import (
     Cut,
     Lists,
     Nearest,
     NearestRows,
-    best_of_lists,
-    best_of_lists_numpy,
-    explores_on,
-    of_whole_rows,
     parts,
     ranges_numpy,
+    topk_from_dense,
+    topk_of_lists,
+    topk_of_lists_numpy,
+    uses_torch_search,
 )
 from xtcl.relations.view import TrainingView
 
 
-def unit_rows(factors: Tensor) -> Tensor:
+def normalize_rows(factors: Tensor) -> Tensor:
     """Rows whose inner products are cosines; zero rows stay zero."""
     rows = torch.nn.functional.normalize(factors)
     # Zero columns change nothing, but without them a product of few columns with an odd number of
@@ -41,7 +41,7 @@ def cosine_rows(factors: Tensor) -> Rows:
 
     Cost: O(V D) memory for the factors, O(b V D) per block of b rows.
     """
-    rows = unit_rows(factors)
+    rows = normalize_rows(factors)
 
     def compute(nodes: Tensor) -> Tensor:
         return (rows[nodes] @ rows.T).clamp_(0.0, 1.0)
@@ -49,14 +49,16 @@ def cosine_rows(factors: Tensor) -> Rows:
     return compute
 
 
-def spread(view: TrainingView, values: Tensor, hops: int) -> Tensor:
+def propagate(view: TrainingView, values: Tensor, hops: int) -> Tensor:
     """A^k M: `values` [V, D] summed over all walks of length `hops`."""
     if kernels_run_on(view.device):
         from xtcl.relations import triton_kernels as kernel
 
-        rows = view.once("links of a kernel", lambda: kernel.Links.of(view.adjacency, view.device))
+        rows = view.once(
+            "links of a kernel", lambda: kernel.LinkSegments.of(view.adjacency, view.device)
+        )
         for _ in range(hops):
-            values = kernel.product(rows, values)
+            values = kernel.sparse_product_kernel(rows, values)
         return values
     links = to_device(view.adjacency, view.device)
     for _ in range(hops):
@@ -71,7 +73,7 @@ TOGETHER = 512
 def nearest_by_factors(factors: Tensor, cut: Cut, index_past: int | None) -> Nearest:
     """Exact, or by an index where more than `index_past` rows are different."""
     if cut.full:
-        return of_whole_rows(SimilarityRows(cosine_rows(factors), factors.device), cut)
+        return topk_from_dense(SimilarityRows(cosine_rows(factors), factors.device), cut)
     return FactorRows(factors, cut, index_past)
 
 
@@ -88,10 +90,10 @@ class FactorRows:
 
     def __init__(self, factors: Tensor, cut: Cut, index_past: int | None) -> None:
         self.cut, self.device = cut, factors.device
-        self.groups = grouped(unit_rows(factors))
+        self.groups = unique_rows(normalize_rows(factors))
         self.index_recall: float | None = None
         self.search: Search
-        on_device = explores_on(self.device)
+        on_device = uses_torch_search(self.device)
         # An index searches on the CPU, where a GPU takes less time for all rows.
         if index_past is None or on_device or len(self.groups.rows) <= index_past:
             self.search = blocked_search(self.groups.rows, cut.cap + 1)
@@ -113,12 +115,12 @@ class FactorRows:
         def members(part: slice) -> sp.csr_array:
             return self._members(values[part], places[part])
 
-        known = sp.csr_array(sp.vstack(side_by_side(members, _slices(len(which))), format="csr"))
+        known = sp.csr_array(sp.vstack(thread_map(members, _slices(len(which))), format="csr"))
 
         def best(part: slice) -> sp.csr_array:
-            return best_of_lists_numpy(known[back[part]], asked[part], self.cut)
+            return topk_of_lists_numpy(known[back[part]], asked[part], self.cut)
 
-        lists = side_by_side(best, _slices(len(asked)))
+        lists = thread_map(best, _slices(len(asked)))
         return NearestRows.of(sp.csr_array(sp.vstack(lists, format="csr")), self.device)
 
     def _members(self, values: np.ndarray, places: np.ndarray) -> sp.csr_array:
@@ -134,7 +136,7 @@ class FactorRows:
             (np.repeat(value, length), nodes, np.concatenate([[0], np.cumsum(total)])),
             shape=(len(values), len(self.groups.group)),
         )
-        return best_of_lists_numpy(lists, np.full(len(values), -1), Cut(number, number))
+        return topk_of_lists_numpy(lists, np.full(len(values), -1), Cut(number, number))
 
 
 def _slices(length: int) -> list[slice]:
@@ -151,9 +153,9 @@ class Groups(NamedTuple):
     members: Tensor  # int64 [V]
 
 
-def grouped(rows: Tensor) -> Groups:
+def unique_rows(rows: Tensor) -> Groups:
     """Group equal rows [V, D]. Cost: a sort of V rows, or of V numbers on a GPU."""
-    kind = kinds_by_number(rows) if explores_on(rows.device) else None
+    kind = hash_rows(rows) if uses_torch_search(rows.device) else None
     if kind is None:
         kind = _kinds_by_bytes(rows)
     node = torch.arange(len(kind), device=kind.device)
@@ -184,7 +186,7 @@ def _kinds_by_bytes(rows: Tensor) -> Tensor:
 # OOPSLA 2014.
 
 
-def kinds_by_number(rows: Tensor) -> Tensor | None:
+def hash_rows(rows: Tensor) -> Tensor | None:
     """0, 1, ... for each row of floats, the same for rows whose bits are, int64 [V].
 
     None where two different rows have the same number. Cost: O(V D) and a sort of V numbers.
@@ -192,14 +194,14 @@ def kinds_by_number(rows: Tensor) -> Tensor | None:
     bits = rows.view(torch.int32)
     number = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
     for column in bits.T:
-        number = mixed(number + column)
+        number = splitmix64(number + column)
     kinds, kind = torch.unique(number, return_inverse=True)
     some = torch.empty_like(kinds)
     some[kind] = torch.arange(len(rows), device=rows.device)  # whoever of the kind comes last
     return kind if torch.equal(bits, bits[some[kind]]) else None
 
 
-def mixed(number: Tensor) -> Tensor:
+def splitmix64(number: Tensor) -> Tensor:
     """Another number for each, all of whose bits hang on all of the bits of the first."""
     number = number + _signed(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -231,9 +233,9 @@ class GroupLists:
         row, entry = row_entries(known.start, back)
         shape = (len(asked), len(self.groups.group))
         lists = Lists(row * shape[1] + known.nodes[entry], known.similarities[entry], shape)
-        return best_of_lists(lists, asked, self.cut)
+        return topk_of_lists(lists, asked, self.cut)
 
-    def _members(self, found: Found) -> NearestRows:
+    def _members(self, found: Neighbors) -> NearestRows:
         """The cap + 1 nodes most similar to groups, whose best are known."""
         number = self.cut.cap + 1
         values, places = found
@@ -246,6 +248,6 @@ class GroupLists:
             shape = (len(rows), len(self.groups.group))
             key = which // values.shape[1] * shape[1] + self.groups.members[entry]
             lists = Lists.sorted(key, values[rows].flatten()[which], shape)
-            return best_of_lists(lists, torch.full_like(rows, -1), Cut(number, number))
+            return topk_of_lists(lists, torch.full_like(rows, -1), Cut(number, number))
 
         return NearestRows.joined([best(rows) for rows in parts(every, length.sum(dim=1))])

@@ -10,7 +10,7 @@ import torch
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 from torch import Tensor
 
-from xtcl.distributed import Ranks, ranks
+from xtcl.distributed import World, world
 from xtcl.relations.sparse import kernels_run_on, to_device
 
 UNREACHED = -1
@@ -74,7 +74,7 @@ def largest_component_diameter(
     open_nodes = np.arange(len(members))
     take_highest = True
     left = len(members) if searches is None else searches
-    everyone = ranks() if searches is None else Ranks()  # a bound hangs on the order of searches
+    everyone = world() if searches is None else World()  # a bound hangs on the order of searches
     number = 1 if everyone.number == 1 else SEARCHES * everyone.number
 
     def hops(nodes: np.ndarray) -> Bounds:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.blocks import side_by_side
+from xtcl.relations.blocks import thread_map
 from xtcl.relations.common_neighbours import Links
 from xtcl.relations.diameter import MOST_STEPS, largest_component_diameter
 from xtcl.relations.relation import Relation, Rows
@@ -73,7 +73,7 @@ class GraphDistance(Relation):
 
 def _by_words(view: TrainingView, diameter: int) -> Rows:
     """D - d + 1 is the number of steps 1 .. D with which a node is within reach."""
-    search = BitSearch(view.adjacency)
+    search = BitParallelBFS(view.adjacency)
 
     def steps(nodes: np.ndarray) -> np.ndarray:
         return search.steps_within_reach(nodes, diameter)
@@ -81,7 +81,7 @@ def _by_words(view: TrainingView, diameter: int) -> Rows:
     def compute(nodes: Tensor) -> Tensor:
         share = math.ceil(len(nodes) / torch.get_num_threads() / WORD) * WORD
         parts = torch.split(nodes.cpu(), share)
-        found = side_by_side(steps, [part.numpy() for part in parts])
+        found = thread_map(steps, [part.numpy() for part in parts])
         return torch.from_numpy(np.concatenate(found)).to(view.device, torch.float32) / diameter
 
     return compute
@@ -117,7 +117,7 @@ SEARCHES = 16
 """Searches for D, unless the relation says how many."""
 
 
-def similarity_of_steps(relation: GraphDistance, view: TrainingView, cut: Cut) -> Tensor:
+def distance_similarity(relation: GraphDistance, view: TrainingView, cut: Cut) -> Tensor:
     """That of nodes 0, 1, ..., D steps away: float32 [D + 1]."""
     if relation.searches is None and cut.cap < view.num_nodes - 1:
         relation = GraphDistance(searches=SEARCHES)
@@ -129,7 +129,7 @@ def similarity_of_steps(relation: GraphDistance, view: TrainingView, cut: Cut) -
 def nearest_by_distance_numpy(relation: GraphDistance, view: TrainingView, cut: Cut) -> Nearest:
     """Exact. Cost: O(min(cap^2, E)) for a row, whatever the degrees."""
     num_nodes = view.num_nodes
-    similarity = similarity_of_steps(relation, view, cut).cpu().numpy()
+    similarity = distance_similarity(relation, view, cut).cpu().numpy()
     links = sp.csr_array(view.adjacency).sorted_indices()
     length = np.minimum(np.diff(links.indptr), cut.cap + 1)
 
@@ -173,7 +173,7 @@ def _distinct(keys: np.ndarray) -> np.ndarray:
 def nearest_by_distance(relation: GraphDistance, view: TrainingView, cut: Cut) -> Nearest:
     """Exact. Cost: a sort of O(min(cap^2, E)) entries for a row, whatever the degrees."""
     num_nodes = view.num_nodes
-    similarity = similarity_of_steps(relation, view, cut)
+    similarity = distance_similarity(relation, view, cut)
     links = Links.among(view)
     length = links.degree.clamp_max(cut.cap + 1)
 
@@ -218,7 +218,7 @@ FEW = 128
 """Nodes whose further neighbours are asked all at once, not the k-th ones together."""
 
 
-class BitSearch:
+class BitParallelBFS:
     """The links of a graph, in the order that a step asks for them.
 
     Nodes with many neighbours come first, so those that have a k-th neighbour are a slice, and

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.cosine import cosine_rows, spread
+from xtcl.relations.cosine import cosine_rows, propagate
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.view import LABELS, LINKS, TrainingView
 
@@ -48,7 +48,7 @@ class LabelDistribution(Relation):
     def factors(self, view: TrainingView) -> Tensor:
         """The training labels summed over walks of k steps."""
         labels = torch.from_numpy(view.one_hot_labels()).to(view.device)
-        return spread(view, labels, self.hops)
+        return propagate(view, labels, self.hops)
 
     def prepare(self, view: TrainingView) -> Rows:
         """Cosines of the factors."""

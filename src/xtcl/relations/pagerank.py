@@ -22,18 +22,18 @@ from xtcl.relations.common_neighbours import Links
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.sparse import is_among, kernels_run_on, product, scaled, to_device
 from xtcl.relations.topk import (
-    MAX_PATHS,
-    MAX_PATHS_NUMPY,
+    MAX_ITEMS,
+    MAX_ITEMS_NUMPY,
     Cut,
     Lists,
     Nearest,
     NearestRows,
-    best_of_lists,
-    best_of_lists_numpy,
-    chosen,
     in_parts_numpy,
-    of_whole_rows,
     room,
+    selected_places,
+    topk_from_dense,
+    topk_of_lists,
+    topk_of_lists_numpy,
 )
 from xtcl.relations.view import LINKS, TrainingView
 
@@ -92,7 +92,7 @@ class Push:
         num_nodes = self.links.num_nodes
         while len(state.large):
             steps = self.degree[state.key[state.large] % num_nodes].sum()
-            if len(nodes) > 1 and len(state.key) + int(steps) > MAX_PATHS:
+            if len(nodes) > 1 and len(state.key) + int(steps) > MAX_ITEMS:
                 middle = len(nodes) // 2
                 before, after = state.halves(middle, num_nodes)
                 yield from self._go_on(nodes[:middle], before)
@@ -134,13 +134,13 @@ def summed(keys: Tensor, amounts: Tensor) -> tuple[Tensor, Tensor]:
 def nearest_by_pagerank(relation: PageRank, view: TrainingView, cut: Cut) -> Nearest:
     """Within `push_error`, and exact where the cap exceeds the quantile's rank."""
     if cut.full:
-        return of_whole_rows(relation.on(view), cut)
+        return topk_from_dense(relation.on(view), cut)
     push = Push(Links.among(view), relation.alpha, push_error(view, cut.cap))
 
     def find(nodes: Tensor) -> NearestRows:
         return NearestRows.joined(
             [
-                best_of_lists(found, sources, cut)
+                topk_of_lists(found, sources, cut)
                 for some in torch.split(nodes.to(view.device), SOURCES)
                 for sources, found in push(some)
             ]
@@ -216,7 +216,7 @@ class PushNumPy:
                 halves = (slice(middle), slice(middle, None))
                 done = [self._go_on(nodes[h], found[h], left[h], finish) for h in halves]
                 return sp.csr_array(sp.vstack(done, format="csr"))
-            found = sp.csr_array(found + (1 - self.alpha) * chosen(left, large))
+            found = sp.csr_array(found + (1 - self.alpha) * selected_places(left, large))
             column = left.indices + len(self.degree) * large
             shape = (len(nodes), 2 * len(self.degree))
             left = sp.csr_array((left.data, column, left.indptr), shape=shape) @ self.stay_or_go
@@ -226,14 +226,14 @@ class PushNumPy:
 def nearest_by_pagerank_numpy(relation: PageRank, view: TrainingView, cut: Cut) -> Nearest:
     """Within `push_error`, and exact where the cap exceeds the quantile's rank."""
     if cut.full:
-        return of_whole_rows(relation.on(view), cut)
+        return topk_from_dense(relation.on(view), cut)
     push = PushNumPy(view.adjacency, relation.alpha, push_error(view, cut.cap))
 
     def finish(found: sp.csr_array, nodes: np.ndarray) -> sp.csr_array:
         found.data[found.data <= 10 * TOLERANCE] = 0.0
-        return best_of_lists_numpy(found, nodes, cut)
+        return topk_of_lists_numpy(found, nodes, cut)
 
-    few = np.full(view.num_nodes, MAX_PATHS_NUMPY // SOURCES_NUMPY)
+    few = np.full(view.num_nodes, MAX_ITEMS_NUMPY // SOURCES_NUMPY)
     return in_parts_numpy(lambda nodes: push(nodes, finish), few, cut, view)
 
 
@@ -333,9 +333,9 @@ def _plain_step(walk: sp.csr_array, device: torch.device) -> Step:
 
 
 def _quick_step(walk: sp.csr_array, device: torch.device) -> Step:
-    from xtcl.relations.triton_kernels import Links, add_product_
+    from xtcl.relations.triton_kernels import LinkSegments, add_product_
 
-    links = Links.of(walk, device)
+    links = LinkSegments.of(walk, device)
 
     def step(before: Tensor, current: Tensor, nodes: Tensor, weight: float) -> None:
         add_product_(before, links, current, nodes, 1 - weight, weight, weight)

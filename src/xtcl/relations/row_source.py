@@ -13,7 +13,7 @@ from torch import Tensor
 from xtcl.relations.relation import Relation, SimilarityRows, tile_rows
 from xtcl.relations.sparse import AboveRows, LevelLists
 from xtcl.relations.thresholds import levels
-from xtcl.relations.topk import Nearest, NearestRows, explores_on, list_levels_numpy
+from xtcl.relations.topk import Nearest, NearestRows, list_levels_numpy, uses_torch_search
 from xtcl.relations.topk import list_levels as torch_list_levels
 from xtcl.relations.topk_dispatch import index_settings, nearest
 from xtcl.relations.view import TrainingView
@@ -50,7 +50,7 @@ class RowSource(Protocol):
         """The above pairs of `nodes`, which rise."""
 
 
-class LevelRows(Protocol):
+class Levels(Protocol):
     """Whatever gives the levels of one relation."""
 
     def levels(self, nodes: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class LevelRows(Protocol):
         """Similarities and levels of `nodes`, each [b, V]."""
 
 
-class ComputedLevels:
+class LevelSource:
     """Levels that are computed from the relation's similarities, which are bound when asked for."""
 
     settings: ClassVar[Mapping[str, Any]] = {}
@@ -96,12 +96,12 @@ class ComputedLevels:
         return similarities, levels(similarities, nodes, self.quantiles)
 
 
-LISTED_ROWS = 2**13
+TOPK_BLOCK_ROWS = 2**13
 """Nodes of a block, unless another number is asked for: some 100 MB with nine lists of 32."""
 
 
 @dataclass
-class SearchedLists:
+class TopKSource:
     """Above sets cut to the `cap` best; the search is bound when it is first asked for.
 
     `few` says that a pass asks for too few rows to build an index for it alone. `index_recall` is
@@ -115,7 +115,7 @@ class SearchedLists:
     index_past: int | None = None
     few: bool = False
     index_recall: float | None = field(default=None, init=False)
-    height: ClassVar[int] = LISTED_ROWS
+    height: ClassVar[int] = TOPK_BLOCK_ROWS
 
     @cached_property
     def search(self) -> Nearest:
@@ -159,7 +159,7 @@ class SearchedLists:
         if len(self.quantiles) == 1:
             return torch.ones(len(found.nodes), dtype=torch.uint8, device=found.nodes.device)
         num_nodes = self.view.num_nodes
-        if explores_on(self.view.device):
+        if uses_torch_search(self.view.device):
             return torch_list_levels(found, self.quantiles, self.cap, num_nodes)
         reached = list_levels_numpy(found.matrix(num_nodes), self.quantiles, self.cap)
         return torch.from_numpy(reached).to(self.view.device)

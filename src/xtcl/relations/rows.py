@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from xtcl.relations.relation import Relation
-from xtcl.relations.row_source import ComputedLevels, LevelRows
+from xtcl.relations.row_source import Levels, LevelSource
 from xtcl.relations.store.passes import levels_over
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.thresholds import thresholds
 from xtcl.relations.view import TrainingView
 
 
-class KeptLevels:
+class CachedLevels:
     """The levels that `rows` give for `nodes`, asked for once. O(b V) memory for b nodes."""
 
-    def __init__(self, rows: LevelRows, nodes: Tensor, num_nodes: int) -> None:
+    def __init__(self, rows: Levels, nodes: Tensor, num_nodes: int) -> None:
         self._rows = rows
         # Other nodes have a place that is not there.
         self._place = torch.full((num_nodes,), len(nodes), device=nodes.device)
@@ -37,14 +37,14 @@ class KeptLevels:
         return self._rows.both(nodes)[0], self.levels(nodes)
 
 
-class PatternRows:
+class DenseRows:
     """For a block of nodes: each relation's similarities and the levels they reach.
 
     With a `store`, a pass (`over`) reads the levels that are there and keeps those that are not.
     What is `kept` of a relation is not computed again.
     """
 
-    by_relation: Sequence[LevelRows]
+    by_relation: Sequence[Levels]
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class PatternRows:
         view: TrainingView,
         quantiles: Sequence[float],
         store: RelationStore | None = None,
-        kept: Mapping[str, LevelRows] | None = None,
+        kept: Mapping[str, Levels] | None = None,
     ) -> None:
         self.relations = tuple(relations)
         self.quantiles = tuple(quantiles)
@@ -60,7 +60,7 @@ class PatternRows:
         self.num_nodes = view.num_nodes
         self.device = view.device
         self.store = store
-        self._computed = [ComputedLevels(relation, view, quantiles) for relation in self.relations]
+        self._computed = [LevelSource(relation, view, quantiles) for relation in self.relations]
         known = kept or {}
         self.by_relation = [known.get(rows.relation.name, rows) for rows in self._computed]
 
@@ -74,11 +74,11 @@ class PatternRows:
         for computed in self._computed:
             _ = computed.similarities
 
-    def kept(self, nodes: Tensor) -> dict[str, LevelRows]:
+    def kept(self, nodes: Tensor) -> dict[str, Levels]:
         """Levels of `nodes` by relation, for all views that differ in labels only."""
         nodes = nodes.to(self.device)
         return {
-            rows.relation.name: KeptLevels(rows, nodes, self.num_nodes)
+            rows.relation.name: CachedLevels(rows, nodes, self.num_nodes)
             for rows in self._computed
             if rows.relation.label_free
         }
@@ -95,15 +95,15 @@ class PatternRows:
         place = self.relations.index(relation)
         return self._computed[place].similarities(nodes)[row, partner]
 
-    def standing(self, relation: Relation, u: int, v: int) -> Standing:
+    def standing(self, relation: Relation, u: int, v: int) -> PairLevel:
         """Where v stands in the row of u."""
         nodes = torch.tensor([u], device=self.device)
         similarities, level = self.by_relation[self.relations.index(relation)].both(nodes)
         reached = thresholds(similarities, nodes, self.quantiles)[0]
-        return Standing(float(similarities[0, v]), tuple(reached.tolist()), int(level[0, v]))
+        return PairLevel(float(similarities[0, v]), tuple(reached.tolist()), int(level[0, v]))
 
     @contextmanager
-    def over(self, nodes: Tensor, whole: Tensor | None = None) -> Iterator[PatternRows]:
+    def over(self, nodes: Tensor, whole: Tensor | None = None) -> Iterator[DenseRows]:
         """The rows for one pass over the blocks of `nodes`, which each relation is asked for once.
 
         What the store does not have is in it afterwards, unless the pass was broken off. Where the
@@ -126,7 +126,7 @@ class PatternRows:
         return iter(torch.split(nodes.to(self.device), height) if len(nodes) else ())
 
 
-def usable(
+def usable_relations(
     relations: Sequence[Relation], view: TrainingView
 ) -> tuple[tuple[Relation, ...], dict[str, list[str]]]:
     """The relations whose data are there, and for each of the others what it lacks."""
@@ -140,7 +140,7 @@ def all_nodes(num_nodes: int) -> Tensor:
     return torch.arange(num_nodes)
 
 
-class Standing(NamedTuple):
+class PairLevel(NamedTuple):
     """A pair's similarity, its row's thresholds, and how many of them it is above."""
 
     similarity: float

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from xtcl.errors import UsageError
 
-Found = tuple[Tensor, Tensor]
+Neighbors = tuple[Tensor, Tensor]
 """Inner products cut to [0, 1], descending, float32 [b, k], and whose they are, int64 [b, k].
 
 Equals are in the order of their rows. Where nothing positive is left the product is 0.
 """
 
 
-Search = Callable[[Tensor], Found]
+Search = Callable[[Tensor], Neighbors]
 """Takes which rows to search for [b]."""
 
 
@@ -32,11 +32,11 @@ def blocked_search(rows: Tensor, number: int) -> Search:
     rows = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % 64))  # zero rows
     height, width = (256, 4096) if rows.device.type == "cpu" else (4096, 32768)
 
-    def search(asked: Tensor) -> Found:
+    def search(asked: Tensor) -> Neighbors:
         tiles = [tile(part) for part in torch.split(asked.to(rows.device), height)]
         return torch.cat([tile[0] for tile in tiles]), torch.cat([tile[1] for tile in tiles])
 
-    def tile(asked: Tensor) -> Found:
+    def tile(asked: Tensor) -> Neighbors:
         # A product may round differently when its shape changes: all tiles have the same.
         query = rows[torch.nn.functional.pad(asked, (0, height - len(asked)))]
         best = torch.zeros(height, number, device=rows.device)
@@ -57,7 +57,7 @@ def blocked_search(rows: Tensor, number: int) -> Search:
     return search
 
 
-def _merged(best: Tensor, place: Tensor, products: Tensor, least: Tensor, start: int) -> Found:
+def _merged(best: Tensor, place: Tensor, products: Tensor, least: Tensor, start: int) -> Neighbors:
     """The best so far, and of `products`, the columns from `start` on, what exceeds `least`."""
     row, column = _where(products > least)
     value = products[row, column].clamp_max(1.0)
@@ -76,7 +76,7 @@ def _merged(best: Tensor, place: Tensor, products: Tensor, least: Tensor, start:
     return wide.gather(1, order), where.gather(1, order)
 
 
-def _where(mask: Tensor) -> Found:
+def _where(mask: Tensor) -> Neighbors:
     """Row and column of what is true, by rows; few are, so eight at a time are looked at first."""
     if mask.shape[1] % 8:
         return torch.nonzero(mask, as_tuple=True)  # type: ignore[return-value]
@@ -143,7 +143,7 @@ class IndexSearch:
             self.index.nprobe = min(2 * self.index.nprobe, most)
         return reached
 
-    def __call__(self, asked: Tensor) -> Found:
+    def __call__(self, asked: Tensor) -> Neighbors:
         """Search for the rows `asked`, in tiles of one height, so that each comes out the same."""
         parts = []
         for part in torch.split(asked.cpu(), TILE):
@@ -158,7 +158,7 @@ class IndexSearch:
         return values, places
 
 
-def _share(found: Found, exact: Found) -> float:
+def _share(found: Neighbors, exact: Neighbors) -> float:
     """Of the exact places with a positive product, how many were found."""
     hits = (exact[1][:, :, None] == found[1][:, None, :]).any(dim=2)
     positive = exact[0] > 0

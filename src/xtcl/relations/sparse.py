@@ -118,7 +118,7 @@ def dense_rows(matrix: Tensor, nodes: Tensor) -> Tensor:
     if kernels_run_on(nodes.device):
         from xtcl.relations import triton_kernels as kernel
 
-        return kernel.dense_rows(matrix, nodes)
+        return kernel.dense_rows_kernel(matrix, nodes)
     row, entry = row_entries(matrix.crow_indices(), nodes)
     rows = torch.zeros(len(nodes), matrix.shape[1], device=nodes.device)
     rows[row, matrix.col_indices()[entry].long()] = matrix.values()[entry]

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.blocks import side_by_side
+from xtcl.relations.blocks import thread_map
 from xtcl.relations.sparse import kernels_run_on
 
 PAPER_QUANTILES = (0.99,)
@@ -149,7 +149,7 @@ def _of_listed(rows: Tensor, guess: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     """The answer from the numbers that reach a row's guess, and whether these are as many."""
     shares = (torch.chunk(part, torch.get_num_threads()) for part in (rows, guess))
     parts = [(row.numpy(), least.numpy()) for row, least in zip(*shares, strict=True)]
-    listed = side_by_side(lambda part: _listed(*part, rank), parts)
+    listed = thread_map(lambda part: _listed(*part, rank), parts)
     answers = [_by_heap(torch.from_numpy(few), rank) for few, _ in listed]
     return torch.cat(answers), torch.from_numpy(np.concatenate([good for _, good in listed]))
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.blocks import side_by_side
+from xtcl.relations.blocks import thread_map
 from xtcl.relations.relation import SimilarityRows
 from xtcl.relations.thresholds import check_quantiles, rank_from_top
 from xtcl.relations.view import TrainingView
@@ -57,28 +57,28 @@ def rows_of(lists: sp.csr_array) -> np.ndarray:
     return np.repeat(np.arange(lists.shape[0]), np.diff(lists.indptr))
 
 
-def best_of_lists_numpy(lists: sp.csr_array, nodes: np.ndarray, cut: Cut) -> sp.csr_array:
+def topk_of_lists_numpy(lists: sp.csr_array, nodes: np.ndarray, cut: Cut) -> sp.csr_array:
     """Cut the rows of a sparse matrix, in any order, that belong to `nodes`; sorted by node."""
     lists = lists.astype(np.float32, copy=False)
-    lists = chosen(lists, (lists.data >= TINY) & (lists.indices != nodes[rows_of(lists)]))
-    floor = floors_numpy(lists, cut.place)
-    lists = chosen(lists, lists.data >= floor[rows_of(lists)])
+    lists = selected_places(lists, (lists.data >= TINY) & (lists.indices != nodes[rows_of(lists)]))
+    floor = kth_largest_numpy(lists, cut.place)
+    lists = selected_places(lists, lists.data >= floor[rows_of(lists)])
     lists.sort_indices()
     row = rows_of(lists)
     larger = lists.data > floor[row]
     room = cut.cap - np.bincount(row[larger], minlength=len(nodes))
     equals = np.concatenate([[0], np.cumsum(~larger)])
     place = equals[1:] - equals[lists.indptr[row]]
-    return chosen(lists, larger | (place <= room[row]))
+    return selected_places(lists, larger | (place <= room[row]))
 
 
-def chosen(lists: sp.csr_array, kept: np.ndarray) -> sp.csr_array:
+def selected_places(lists: sp.csr_array, kept: np.ndarray) -> sp.csr_array:
     """The entries that are `kept`."""
     start = np.concatenate([[0], np.cumsum(kept)])[lists.indptr]
     return sp.csr_array((lists.data[kept], lists.indices[kept], start), shape=lists.shape)
 
 
-def floors_numpy(lists: sp.csr_array, place: int) -> np.ndarray:
+def kth_largest_numpy(lists: sp.csr_array, place: int) -> np.ndarray:
     """The `place`-th largest of every row, 0 where there are not so many."""
     floor = np.zeros(lists.shape[0], dtype=np.float32)
     length = np.diff(lists.indptr)
@@ -94,7 +94,7 @@ def floors_numpy(lists: sp.csr_array, place: int) -> np.ndarray:
     return floor
 
 
-def best_of_rows(similarities: Tensor, nodes: Tensor, cut: Cut) -> Tensor:
+def topk_of_rows(similarities: Tensor, nodes: Tensor, cut: Cut) -> Tensor:
     """Which of the whole rows [b, V] stays: bool [b, V]."""
     others = similarities.clone()
     others[torch.arange(len(nodes), device=nodes.device), nodes] = 0.0
@@ -105,14 +105,14 @@ def best_of_rows(similarities: Tensor, nodes: Tensor, cut: Cut) -> Tensor:
     return larger | (equal & (equal.cumsum(dim=1) <= room))
 
 
-def of_whole_rows(rows: SimilarityRows, cut: Cut) -> Nearest:
+def topk_from_dense(rows: SimilarityRows, cut: Cut) -> Nearest:
     """Cost: that of the rows, and O(tile V) memory."""
 
     def find(nodes: Tensor) -> NearestRows:
         lengths, found, values = [], [], []
         for part in torch.split(nodes.to(rows.device), rows.tile):
             similarities = rows(part)
-            kept = best_of_rows(similarities, part, cut)
+            kept = topk_of_rows(similarities, part, cut)
             lengths.append(kept.sum(dim=1))
             found.append(kept.nonzero()[:, 1])
             values.append(similarities[kept])
@@ -140,7 +140,7 @@ def list_places(quantiles: Sequence[float], cap: int, num_nodes: int) -> list[in
 def list_thresholds(lists: sp.csr_array, quantiles: Sequence[float], cap: int) -> np.ndarray:
     """The least that is above in each row of `lists` [b, V], for each quantile: float32 [b, L]."""
     places = list_places(quantiles, cap, lists.shape[1])
-    return np.stack([floors_numpy(lists, place) for place in places], axis=1)
+    return np.stack([kth_largest_numpy(lists, place) for place in places], axis=1)
 
 
 def list_levels_numpy(lists: sp.csr_array, quantiles: Sequence[float], cap: int) -> np.ndarray:
@@ -158,7 +158,7 @@ def list_levels(found: NearestRows, quantiles: Sequence[float], cap: int, num_no
     lists = Lists.of(found, num_nodes)
     reached = torch.ones(len(lists.key), dtype=torch.uint8, device=lists.key.device)
     for place in list_places(quantiles[1:], cap, num_nodes):
-        reached += lists.value >= floors(lists, place).clamp_min(TINY)[lists.row]
+        reached += lists.value >= kth_largest(lists, place).clamp_min(TINY)[lists.row]
     return reached
 
 
@@ -211,7 +211,7 @@ def row_starts(key: Tensor, shape: tuple[int, int]) -> Tensor:
     return torch.searchsorted(key, width * torch.arange(height + 1, device=key.device))
 
 
-def best_of_lists(lists: Lists, nodes: Tensor, cut: Cut) -> NearestRows:
+def topk_of_lists(lists: Lists, nodes: Tensor, cut: Cut) -> NearestRows:
     """Cut lists that belong to `nodes`; what is below TINY, and a node itself, does not count."""
     height, width = lists.shape
     own = torch.arange(height, device=nodes.device) * width + nodes
@@ -240,13 +240,13 @@ def at_place(ranked: Tensor, start: Tensor, place: int) -> Tensor:
     return torch.nn.functional.pad(ranked, (0, 1))[torch.where(entry < start[1:], entry, none)]
 
 
-def floors(lists: Lists, place: int) -> Tensor:
+def kth_largest(lists: Lists, place: int) -> Tensor:
     """The `place`-th largest of every row, 0 where there are not so many: float32 [b]."""
     ranked = lists.value[descending(lists.row, lists.value)]
     return at_place(ranked, lists.start, place)
 
 
-MAX_PATHS = 2**24
+MAX_ITEMS = 2**24
 """Entries of a part, but for a single node's: some 2 GB with their order and what sorts them."""
 
 
@@ -256,7 +256,7 @@ Explore = Callable[[Tensor], Lists]
 
 def parts(nodes: Tensor, paths: Tensor, most: int | None = None) -> tuple[Tensor, ...]:
     """`nodes` in parts of about `most` (MAX_PATHS) `paths` [b] together, or one node's more."""
-    share = paths.cumsum(0) // (most or MAX_PATHS)
+    share = paths.cumsum(0) // (most or MAX_ITEMS)
     length = torch.unique_consecutive(share, return_counts=True)[1].tolist()
     return torch.split(nodes, length or [0])
 
@@ -267,7 +267,7 @@ def in_parts(explore: Explore, paths: np.ndarray, cut: Cut, view: TrainingView) 
 
     def find(nodes: Tensor) -> NearestRows:
         asked = nodes.to(view.device)
-        found = [best_of_lists(explore(part), part, cut) for part in parts(asked, bound[asked])]
+        found = [topk_of_lists(explore(part), part, cut) for part in parts(asked, bound[asked])]
         return NearestRows.joined(found)
 
     return find
@@ -277,12 +277,12 @@ DEVICES = frozenset({"cuda"})
 """Types of devices. Torch would do it on a CPU, too, but not as quickly as NumPy and SciPy."""
 
 
-def explores_on(device: torch.device) -> bool:
+def uses_torch_search(device: torch.device) -> bool:
     """Whether graphs that lie on `device` are searched there."""
     return device.type in DEVICES
 
 
-MAX_PATHS_NUMPY = 2**22
+MAX_ITEMS_NUMPY = 2**22
 """Entries that the parts at work may list together, but for a single node's: some 100 MB."""
 
 
@@ -292,7 +292,7 @@ ExploreNumPy = Callable[[np.ndarray], sp.csr_array]
 
 def room() -> int:
     """Entries for each of the threads."""
-    return max(1, MAX_PATHS_NUMPY // torch.get_num_threads())
+    return max(1, MAX_ITEMS_NUMPY // torch.get_num_threads())
 
 
 def parts_numpy(nodes: np.ndarray, paths: np.ndarray) -> list[np.ndarray]:
@@ -307,11 +307,11 @@ def in_parts_numpy(
     """Explore from all nodes of a part together; `paths` [V] bounds what each will list."""
 
     def best(part: np.ndarray) -> sp.csr_array:
-        return best_of_lists_numpy(explore(part), part, cut)
+        return topk_of_lists_numpy(explore(part), part, cut)
 
     def find(nodes: Tensor) -> NearestRows:
         asked = nodes.cpu().numpy()
-        found = side_by_side(best, parts_numpy(asked, paths[asked]))
+        found = thread_map(best, parts_numpy(asked, paths[asked]))
         return NearestRows.of(sp.csr_array(sp.vstack(found, format="csr")), view.device)
 
     return find

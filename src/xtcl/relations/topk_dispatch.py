@@ -28,7 +28,7 @@ from xtcl.relations.pagerank import nearest_by_pagerank as torch_by_pagerank
 from xtcl.relations.relation import Relation
 from xtcl.relations.search import index_name
 from xtcl.relations.sparse import is_among, ranges
-from xtcl.relations.topk import Cut, Nearest, explores_on, of_whole_rows, parts
+from xtcl.relations.topk import Cut, Nearest, parts, topk_from_dense, uses_torch_search
 from xtcl.relations.topology import Topology, mutual_information, nearest_by_topology_numpy
 from xtcl.relations.topology import nearest_by_topology as torch_by_topology
 from xtcl.relations.view import LABELS, TrainingView
@@ -41,7 +41,7 @@ SparseMethod = Callable[[Any, TrainingView, Cut], Nearest]
 
 def _sparse(on_cpu: SparseMethod, on_device: SparseMethod) -> Method:
     def method(relation: Any, view: TrainingView, cut: Cut, index_past: int | None) -> Nearest:
-        return (on_device if explores_on(view.device) else on_cpu)(relation, view, cut)
+        return (on_device if uses_torch_search(view.device) else on_cpu)(relation, view, cut)
 
     return method
 
@@ -106,7 +106,7 @@ def nearest(
         return nearest_by_factors(factors, cut, None if few else index_past)
     method = METHODS.get(kind)
     if method is None:
-        return of_whole_rows(relation.on(view), cut)
+        return topk_from_dense(relation.on(view), cut)
     # The same for all views that differ in labels only, and an index takes long to build.
     key = ("nearest", relation, cut, index_past)
     return view.once(key, lambda: method(relation, view, cut, index_past), relation.reads)
@@ -121,7 +121,7 @@ def index_settings(
     by an index all the same.
     """
     asked = index_past is not None and index_past < view.num_nodes
-    if type(relation) not in FACTORS or not asked or explores_on(view.device):
+    if type(relation) not in FACTORS or not asked or uses_torch_search(view.device):
         return {}
     exactly = {"few": True} if few and LABELS in relation.reads else {}
     return index_name(index_past) | exactly

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xtcl.relations.blocks import block_height, in_blocks
-from xtcl.relations.cosine import unit_rows
+from xtcl.relations.blocks import rows_per_block, run_in_blocks
+from xtcl.relations.cosine import normalize_rows
 from xtcl.relations.graph_distance import SEARCHES, GraphDistance
 from xtcl.relations.relation import Relation, SimilarityRows
-from xtcl.relations.row_source import SearchedLists
-from xtcl.relations.rows import PatternRows, Standing
+from xtcl.relations.row_source import TopKSource
+from xtcl.relations.rows import DenseRows, PairLevel
 from xtcl.relations.sparse import LevelLists
 from xtcl.relations.store.passes import Lists, lists_over
 from xtcl.relations.store.relation_store import RelationStore
@@ -32,7 +32,7 @@ FEW = 0.1
 """Share of the nodes up to which a pass asks for too few rows to build an index for it alone."""
 
 
-class CappedRows:
+class TopKRows:
     """For a block of nodes: each relation's above pairs, cut to the `cap` best of every row.
 
     With a `store`, a pass (`over`) reads the lists that are there and keeps those that are not.
@@ -54,7 +54,7 @@ class CappedRows:
         self.store = store
         self._view, self._cap, self._index_past = view, cap, index_past
         self._searched = [
-            SearchedLists(relation, view, self.quantiles, cap, index_past)
+            TopKSource(relation, view, self.quantiles, cap, index_past)
             for relation in self.relations
         ]
         self._by_relation: list[Lists] = [searched.lists for searched in self._searched]
@@ -88,21 +88,21 @@ class CappedRows:
             )
         return self._pairs[relation](nodes, row, partner)
 
-    def standing(self, relation: Relation, u: int, v: int) -> Standing:
+    def standing(self, relation: Relation, u: int, v: int) -> PairLevel:
         """Where v stands in the row of u."""
         nodes, first = torch.tensor([u], device=self.device), torch.tensor([0], device=self.device)
         partner = torch.tensor([v], device=self.device)
         searched = self._searched[self.relations.index(relation)]
         lists = searched.search(nodes).matrix(self.num_nodes)
         reached = list_levels_numpy(lists, self.quantiles, self._cap)[lists.indices == v]
-        return Standing(
+        return PairLevel(
             float(self.similarities(relation, nodes, first, partner)[0]),
             tuple(list_thresholds(lists, self.quantiles, self._cap)[0].tolist()),
             int(reached.sum()),
         )
 
     @contextmanager
-    def over(self, nodes: Tensor, whole: Tensor | None = None) -> Iterator[CappedRows]:
+    def over(self, nodes: Tensor, whole: Tensor | None = None) -> Iterator[TopKRows]:
         """The rows for one pass over the blocks of `nodes`, which each relation is asked for once.
 
         What the store does not have is in it afterwards, unless the pass was broken off. Where the
@@ -166,7 +166,7 @@ def topk_pair_similarities(
         return lambda nodes, row, partner: similarity(nodes[row], partner)
     factors, most = FACTORS.get(type(relation)), view.num_nodes - 1
     if factors is not None and cap < most:
-        return _from_factors(unit_rows(factors(relation, view, cap, index_past)))
+        return _from_factors(normalize_rows(factors(relation, view, cap, index_past)))
     if view.num_nodes <= SMALL:
         return _from_whole_rows(_as_listed(relation, cap, most).on(view), view)
     lists = nearest(relation, view, 0.0, min(WIDER * cap, most), index_past=index_past)
@@ -182,7 +182,7 @@ def _as_listed(relation: Relation, cap: int, most: int) -> Relation:
 
 def _from_whole_rows(rows: SimilarityRows, view: TrainingView) -> PairSimilarities:
     """Looked up in rows that are made for it. Cost: that of the rows of the nodes."""
-    height = block_height(view.num_nodes, view.device)
+    height = rows_per_block(view.num_nodes, view.device)
 
     def of(nodes: Tensor, row: Tensor, partner: Tensor) -> Tensor:
         found = torch.zeros(len(row), device=row.device)
@@ -220,7 +220,7 @@ def _from_lists(find: Nearest, num_nodes: int) -> PairSimilarities:
     return of
 
 
-def pair_similarities(rows: PatternRows | CappedRows, pairs: np.ndarray, height: int) -> np.ndarray:
+def pair_similarities(rows: DenseRows | TopKRows, pairs: np.ndarray, height: int) -> np.ndarray:
     """s_r(u, v) for each pair (u, v) of `pairs` [2, n] and each relation: float32 [n, R].
 
     `height` nodes at a time, of those that come first in a pair. Exact mode computes their whole
@@ -241,6 +241,6 @@ def pair_similarities(rows: PatternRows | CappedRows, pairs: np.ndarray, height:
             own = rows.similarities(relation, block, place, partner)
             found[asked, column] = own.cpu().numpy()
 
-    for _ in in_blocks(similarities, torch.arange(len(nodes)), height):
+    for _ in run_in_blocks(similarities, torch.arange(len(nodes)), height):
         pass
     return found

@@ -22,14 +22,14 @@ from xtcl.relations.topk import (
     Cut,
     Lists,
     Nearest,
-    best_of_lists,
-    best_of_lists_numpy,
-    floors,
-    floors_numpy,
     in_parts,
     in_parts_numpy,
+    kth_largest,
+    kth_largest_numpy,
     ranges_numpy,
     rows_of,
+    topk_of_lists,
+    topk_of_lists_numpy,
 )
 from xtcl.relations.view import LINKS, TrainingView
 
@@ -55,9 +55,9 @@ def nearest_by_topology(relation: Topology, view: TrainingView, cut: Cut) -> Nea
         u, v = degrees[own][shared.row], degrees[kind[shared.node]]
         alike = mutual_information(u, v, shared.value.double(), count).float()
         sharing = Lists(shared.key, alike, shared.shape)
-        best = Lists.of(best_of_lists(sharing, nodes, Cut(cut.cap, cut.cap)), count)
+        best = Lists.of(topk_of_lists(sharing, nodes, Cut(cut.cap, cut.cap)), count)
         enough = (cut.cap + 1 + shared.start.diff()).clamp_max(count)
-        others = first(own, torch.where(floors(best, cut.cap) <= most[own], enough, 0))
+        others = first(own, torch.where(kth_largest(best, cut.cap) <= most[own], enough, 0))
         # A pair that shares neighbours is not one of the others, even if its similarity is 0.
         value = torch.where(is_among(others.key, shared.key), 0.0, others.value)
         key = torch.cat([best.key, others.key])
@@ -96,9 +96,9 @@ def nearest_by_topology_numpy(relation: Topology, view: TrainingView, cut: Cut) 
 
     def explore(nodes: np.ndarray) -> sp.csr_array:
         shared = sharing(nodes)
-        best = best_of_lists_numpy(shared, nodes, Cut(cut.cap, cut.cap))
+        best = topk_of_lists_numpy(shared, nodes, Cut(cut.cap, cut.cap))
         own = kind.numpy()[nodes]
-        wanted = np.flatnonzero(floors_numpy(best, cut.cap) <= most[own])
+        wanted = np.flatnonzero(kth_largest_numpy(best, cut.cap) <= most[own])
         length = np.zeros(len(nodes), dtype=np.int64)
         length[wanted] = np.minimum(cut.cap + 1 + np.diff(shared.indptr)[wanted], count)
         others = order.first(own, length)

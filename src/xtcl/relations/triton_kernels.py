@@ -42,7 +42,7 @@ def _write(start, end, value, nodes, rows, width, NEAR: tl.constexpr):
         tl.store(rows + row * width + column, found, mask=there)
 
 
-def dense_rows(matrix: Tensor, nodes: Tensor) -> Tensor:
+def dense_rows_kernel(matrix: Tensor, nodes: Tensor) -> Tensor:
     """The rows `nodes` of a torch CSR tensor of float32, [b, V]."""
     rows = torch.zeros(len(nodes), matrix.shape[1], device=nodes.device)
     parts = matrix.crow_indices(), matrix.col_indices(), matrix.values()
@@ -168,7 +168,7 @@ SHORT = 16
 """Neighbours of a node in the mean up to which rows are short."""
 
 
-class Links(NamedTuple):
+class LinkSegments(NamedTuple):
     """A sparse matrix in CSR form, and its rows, the longest first."""
 
     start: Tensor
@@ -180,7 +180,7 @@ class Links(NamedTuple):
     columns: int
 
     @classmethod
-    def of(cls, matrix: sp.csr_array, device: torch.device) -> Links:
+    def of(cls, matrix: sp.csr_array, device: torch.device) -> LinkSegments:
         """A SciPy matrix on the device."""
         links = to_device(matrix, device)
         longest = np.argsort(-np.diff(matrix.indptr), kind="stable").astype(np.int32)
@@ -232,7 +232,7 @@ def _add_product(
 
 def add_product_(
     target: Tensor,
-    links: Links,
+    links: LinkSegments,
     values: Tensor,
     nodes: Tensor,
     keep: float,
@@ -262,7 +262,7 @@ def add_product_(
     )
 
 
-def product(links: Links, values: Tensor) -> Tensor:
+def sparse_product_kernel(links: LinkSegments, values: Tensor) -> Tensor:
     """The product with `values` [V, D]."""
     values = values.contiguous()
     found = torch.zeros_like(values)

@@ -25,7 +25,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, ruler, *rows])
 
 
-def spread(mean: float, error: float | None, sign: str = "") -> str:
+def spread_labels(mean: float, error: float | None, sign: str = "") -> str:
     """A mean with its standard error, which a single run does not have."""
     return f"{mean:{sign}.2f}" if error is None else f"{mean:{sign}.2f} ± {error:.2f}"
 

@@ -11,9 +11,9 @@ from scipy.sparse.csgraph import connected_components
 
 from xtcl.errors import first_few
 from xtcl.graph.graph import Graph
-from xtcl.graph.tables.checks import concerns
+from xtcl.graph.tables.checks import data_warnings
 from xtcl.graph.validation import Attributes
-from xtcl.report.facts import RunFacts, shown
+from xtcl.report.facts import RunFacts, escape_text
 
 FEW_TRAINED = 5
 """Labels below which what is learned about a class rests on the oddities of a few nodes."""
@@ -61,7 +61,7 @@ class ClassSize:
 
 
 @dataclass(frozen=True)
-class Health:
+class DataHealth:
     """What the graph is like.
 
     `homophily` is the share of links inside a class, of those whose ends are both known;
@@ -87,7 +87,7 @@ class Health:
     notes: tuple[str, ...]
 
 
-def health(facts: RunFacts, task: str) -> Health:
+def data_health(facts: RunFacts, task: str) -> DataHealth:
     """Of the graph with all links and all labels that the run knows of. O(V + E)."""
     graph, truth = facts.graph, facts.truth
     number, member = connected_components(graph.adjacency, directed=False)
@@ -102,7 +102,7 @@ def health(facts: RunFacts, task: str) -> Health:
     # A run for links reads no labels, and none of its classes is scarce for that.
     scarce = [size for size in sizes if size.trained < FEW_TRAINED and len(facts.trained)]
     homophily, by_chance = _homophily(graph, truth)
-    return Health(
+    return DataHealth(
         nodes=graph.num_nodes,
         links=graph.num_edges,
         mean_links=2 * graph.num_edges / graph.num_nodes,
@@ -117,7 +117,7 @@ def health(facts: RunFacts, task: str) -> Health:
         scarce=tuple(scarce),
         homophily=homophily,
         by_chance=by_chance,
-        doubts=(*concerns(_labelled(facts), task), *of_scarce_classes(scarce)),
+        doubts=(*data_warnings(_labelled(facts), task), *of_scarce_classes(scarce)),
         notes=_notes(graph),
     )
 
@@ -143,7 +143,9 @@ def _notes(graph: Graph) -> tuple[str, ...]:
     told = graph.repairs.sentences()
     gaps = [] if graph.encoding is None else [c for c in graph.encoding.columns if c.missing]
     for column in gaps[:LISTED]:
-        told.append(f"Column “{shown(column.name)}” has no value for {column.missing:,} node(s).")
+        told.append(
+            f"Column “{escape_text(column.name)}” has no value for {column.missing:,} node(s)."
+        )
     return tuple(told)
 
 

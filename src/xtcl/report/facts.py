@@ -14,7 +14,7 @@ from xtcl.graph.graph import Graph
 from xtcl.inference.links import known_links
 from xtcl.inference.predict import class_names
 from xtcl.inference.tables import names_of
-from xtcl.tasks.results import Answer, NodeAnswer
+from xtcl.tasks.results import NodePredictions, Predictions
 
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
@@ -48,14 +48,14 @@ class RunFacts:
         held, split = model._test_labels, model._split
         if held is not None and split is not None:
             truth[split.test] = held
-        answer = answer_of(model)
+        answer = predictions_of(model)
         return cls(
             graph=graph,
-            classes=tuple(shown(name) for name in class_names(side)),
+            classes=tuple(escape_text(name) for name in class_names(side)),
             truth=truth,
             trained=trained,
             tested=np.setdiff1d(np.flatnonzero(truth >= 0), trained),
-            chances=answer.probabilities if isinstance(answer, NodeAnswer) else None,
+            chances=answer.probabilities if isinstance(answer, NodePredictions) else None,
             embedding=model.embedding_,
             positives=model.positives_,
         )
@@ -67,7 +67,7 @@ class RunFacts:
 
     def name(self, node: int) -> str:
         """The id of one, as text to show."""
-        return shown(self.names[node])
+        return escape_text(self.names[node])
 
     @cached_property
     def predicted(self) -> np.ndarray:
@@ -82,7 +82,7 @@ class RunFacts:
         return np.zeros(len(self.truth)) if self.chances is None else self.chances.max(axis=1)
 
 
-def answer_of(model: XTCL) -> Answer | None:
+def predictions_of(model: XTCL) -> Predictions | None:
     """What the model answers; None for a task of the user's own, which has no head."""
     return None if model.head_ is None else model._result.answer
 
@@ -95,7 +95,7 @@ BLOCK = 2**14
 """Pairs whose embeddings are multiplied at a time."""
 
 
-def closeness(facts: RunFacts) -> np.ndarray:
+def mean_cosine(facts: RunFacts) -> np.ndarray:
     """Mean cosine [V] of a node's embedding with its neighbours and best positives; 0 without."""
     edges = facts.graph.edges
     best = facts.positives[:, :POSITIVES]
@@ -114,12 +114,12 @@ def closeness(facts: RunFacts) -> np.ndarray:
 LISTED = 10
 
 
-SURE = 0.9
+CONFIDENT = 0.9
 """A probability from which on being wrong is worth a look."""
 
 
 @dataclass(frozen=True)
-class Looked:
+class ReviewedNode:
     """One node: its class where known, what is predicted, its links and what they say."""
 
     node: str
@@ -128,27 +128,27 @@ class Looked:
     probability: float
     links: int
     said: str
-    closeness: float
+    mean_cosine: float
 
 
 @dataclass(frozen=True)
-class LookAt:
+class NodesToReview:
     """Confidently wrong on held-out nodes, least certain, most alone; `sure_wrong` counts."""
 
-    wrong: tuple[Looked, ...]
-    unsure: tuple[Looked, ...]
-    alone: tuple[Looked, ...]
+    wrong: tuple[ReviewedNode, ...]
+    unsure: tuple[ReviewedNode, ...]
+    alone: tuple[ReviewedNode, ...]
     sure_wrong: int
 
 
-def look_at(facts: RunFacts) -> LookAt:
+def review_nodes(facts: RunFacts) -> NodesToReview:
     """The first few of each kind, the most striking first."""
-    close, links = closeness(facts), facts.graph.degrees
+    close, links = mean_cosine(facts), facts.graph.degrees
     neighbours = facts.graph.adjacency
 
-    def looked(node: int) -> Looked:
+    def looked(node: int) -> ReviewedNode:
         around = neighbours.indices[neighbours.indptr[node] : neighbours.indptr[node + 1]]
-        return Looked(
+        return ReviewedNode(
             facts.name(node),
             facts.classes[facts.truth[node]] if facts.truth[node] >= 0 else "",
             facts.classes[facts.predicted[node]] if facts.predicted[node] >= 0 else "",
@@ -165,11 +165,11 @@ def look_at(facts: RunFacts) -> LookAt:
     unsure = np.setdiff1d(np.arange(len(facts.truth)), facts.trained)
     unsure = unsure[np.argsort(facts.sureness[unsure], kind="stable")]
     alone = np.lexsort((close, links))
-    return LookAt(
+    return NodesToReview(
         tuple(map(looked, wrong[:LISTED].tolist())),
         () if facts.chances is None else tuple(map(looked, unsure[:LISTED].tolist())),
         tuple(map(looked, alone[:LISTED].tolist())),
-        int((facts.sureness[wrong] >= SURE).sum()),
+        int((facts.sureness[wrong] >= CONFIDENT).sum()),
     )
 
 
@@ -190,7 +190,7 @@ LONGEST = 80
 OVERRIDES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
-def shown(value: object) -> str:
+def escape_text(value: object) -> str:
     """The text without what a page cannot show, cut where it is very long. Escaping comes later."""
     text = str(value)
     if len(text) > LONGEST:

@@ -18,12 +18,12 @@ from xtcl.files import atomic_path
 from xtcl.graph.splits import LinkSplit
 from xtcl.progress import Progress
 from xtcl.report.charts import axis, polyline
-from xtcl.report.data_health import Health, health
-from xtcl.report.facts import LookAt, RunFacts, look_at, shown
+from xtcl.report.data_health import DataHealth, data_health
+from xtcl.report.facts import NodesToReview, RunFacts, escape_text, review_nodes
 from xtcl.report.node_map import NodeMap, map_picture, node_map
 from xtcl.report.scores import LinkTest, NodeTest, link_test, node_test
 from xtcl.report.weights import RelationRow, relation_rows
-from xtcl.report.words import Said, percent, rough, summary_words
+from xtcl.report.words import SummaryText, percent, rough, summary_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -136,7 +136,7 @@ def computed(model: XTCL, metrics: Mapping[str, Any]) -> Computed:
 
     graph = model.training_side_.graph
     lines = [
-        ("Graph", shown(graph.name)),
+        ("Graph", escape_text(graph.name)),
         ("Fingerprint of the graph", graph.fingerprint()[:16]),
         ("Task", model._result.task.name),
         ("Encoder", model.encoder if isinstance(model.encoder, str) else "of the user's own"),
@@ -147,7 +147,7 @@ def computed(model: XTCL, metrics: Mapping[str, Any]) -> Computed:
     seconds = metrics.get("seconds")
     if isinstance(seconds, (int, float)):
         lines.append(("Time of the fit", f"{seconds:,.1f} seconds"))
-    versions = tuple((name, shown(value)) for name, value in model.environment_.items())
+    versions = tuple((name, escape_text(value)) for name, value in model.environment_.items())
     return Computed(tuple(lines), versions, config_text(model))
 
 
@@ -171,7 +171,7 @@ class PageSummary:
 
     name: str
     task: str
-    words: tuple[Said, ...]
+    words: tuple[SummaryText, ...]
     relations: tuple[RelationRow, ...]
     alike: float
     left_out: tuple[tuple[str, str], ...]
@@ -179,8 +179,8 @@ class PageSummary:
     curves: tuple[tuple[float, ...], ...]
     nodes: NodeTest | None
     links: LinkTest | None
-    look: LookAt
-    health: Health
+    look: NodesToReview
+    data_health: DataHealth
     computed: Computed
     compared: tuple[tuple[str, float], ...]
     trained: int
@@ -201,21 +201,21 @@ def summarise(model: XTCL, metrics: Mapping[str, Any] | None = None) -> PageSumm
     with progress.stage("looking at nodes", 4) as advance:
         nodes, links = node_test(facts), link_test(model, facts)
         advance(1)
-        look = look_at(facts)
+        look = review_nodes(facts)
         advance(1)
-        state = health(facts, task)
+        state = data_health(facts, task)
         advance(1)
         places = node_map(facts)
         advance(1)
     compared = given.get("compared")
     return PageSummary(
-        name=shown(facts.graph.name),
+        name=escape_text(facts.graph.name),
         task=task,
-        words=summary_words(task, state, nodes, links, relations, alike, look),
+        words=summary_text(task, state, nodes, links, relations, alike, look),
         relations=relations,
         alike=alike,
         left_out=tuple(
-            (shown(relation_title(name)), ", ".join(kinds))
+            (escape_text(relation_title(name)), ", ".join(kinds))
             for name, kinds in model.sampler_.left_out_.items()
         ),
         map=places,
@@ -223,7 +223,7 @@ def summarise(model: XTCL, metrics: Mapping[str, Any] | None = None) -> PageSumm
         nodes=nodes,
         links=links,
         look=look,
-        health=state,
+        data_health=state,
         computed=computed(model, given),
         compared=_figures(compared),
         trained=model.training_side_.graph.num_edges if task == "links" else len(facts.trained),
@@ -234,7 +234,7 @@ def _figures(compared: object) -> tuple[tuple[str, float], ...]:
     """Scores of several methods on the same split; of one alone there is nothing to compare."""
     if not isinstance(compared, Mapping):
         return ()
-    found = [(shown(name), figure) for name, figure in compared.items() if _is_number(figure)]
+    found = [(escape_text(name), figure) for name, figure in compared.items() if _is_number(figure)]
     return tuple(found) if len(found) > 1 else ()
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from scipy.special import expit
 
 from xtcl.graph.splits import LinkSplit
-from xtcl.report.facts import RunFacts, answer_of
+from xtcl.report.facts import RunFacts, predictions_of
 from xtcl.sampling.bootstrap import Range
 from xtcl.tasks.metrics import auc, average_precision, node_metrics
-from xtcl.tasks.results import LinkAnswer
+from xtcl.tasks.results import LinkScores
 
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
@@ -27,7 +27,7 @@ LISTED = 8
 
 
 @dataclass(frozen=True)
-class Pair:
+class ScoredPair:
     """Two nodes and the score of a link between them."""
 
     node: str
@@ -45,14 +45,14 @@ class LinkTest:
     average_precision: float
     link_shares: tuple[float, ...]
     non_link_shares: tuple[float, ...]
-    missed: tuple[Pair, ...]
-    surprising: tuple[Pair, ...]
+    missed: tuple[ScoredPair, ...]
+    surprising: tuple[ScoredPair, ...]
 
 
 def link_test(model: XTCL, facts: RunFacts) -> LinkTest | None:
     """None for a run for nodes, or where no link was held out."""
-    answer, split = answer_of(model), model._split
-    if not isinstance(answer, LinkAnswer) or not isinstance(split, LinkSplit):
+    answer, split = predictions_of(model), model._split
+    if not isinstance(answer, LinkScores) or not isinstance(split, LinkSplit):
         return None
     scores, others = answer.score(split.test), answer.score(split.test_negatives)
     if not len(scores) or not len(others):
@@ -77,9 +77,9 @@ def _shares(scores: np.ndarray) -> tuple[float, ...]:
 
 def _pairs(
     facts: RunFacts, pairs: np.ndarray, scores: np.ndarray, order: np.ndarray
-) -> tuple[Pair, ...]:
+) -> tuple[ScoredPair, ...]:
     return tuple(
-        Pair(facts.name(pairs[0, at]), facts.name(pairs[1, at]), float(expit(scores[at])))
+        ScoredPair(facts.name(pairs[0, at]), facts.name(pairs[1, at]), float(expit(scores[at])))
         for at in order[:LISTED]
     )
 
@@ -132,7 +132,7 @@ def node_test(facts: RunFacts) -> NodeTest | None:
     return NodeTest(
         count=len(true),
         accuracy=figures["accuracy"],
-        interval=wilson(right, len(true)),
+        interval=wilson_interval(right, len(true)),
         guess=float((true == largest).mean()),
         macro_f1=figures["macro_f1"],
         log_loss=figures["log_loss"],
@@ -217,7 +217,7 @@ def reliability(sureness: np.ndarray, is_right: np.ndarray) -> Reliability:
 Z = 1.96
 
 
-def wilson(right: int, count: int) -> tuple[float, float]:
+def wilson_interval(right: int, count: int) -> tuple[float, float]:
     """The 95 % interval of a share (Wilson, 1927); sound for few nodes, and near 0 and 1."""
     if not count:
         return 0.0, 1.0

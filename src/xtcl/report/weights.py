@@ -9,8 +9,8 @@ from pathlib import Path
 from xtcl.files import atomic_path
 from xtcl.progress import Progress
 from xtcl.relations.registry import relation_title
-from xtcl.report.facts import shown
-from xtcl.report.scores import wilson
+from xtcl.report.facts import escape_text
+from xtcl.report.scores import wilson_interval
 from xtcl.sampling.bootstrap import Range, weight_intervals
 from xtcl.sampling.xgsampler import RelationWeight, XGSampler
 
@@ -50,10 +50,10 @@ def relation_rows(sampler: XGSampler, progress: Progress | None = None) -> tuple
         interval = intervals.get(weight.relation)
         # A few pairs that are all alike look the same however often they are drawn: a share of so
         # many is never surer than its own interval.
-        alone = wilson(round(weight.precision * weight.support), weight.support)
+        alone = wilson_interval(round(weight.precision * weight.support), weight.support)
         rows.append(
             RelationRow(
-                shown(relation_title(weight.relation)),
+                escape_text(relation_title(weight.relation)),
                 weight.w1,
                 weight.w0,
                 weight.precision,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xtcl.errors import first_few
-from xtcl.report.data_health import FEW_TRAINED, Health
-from xtcl.report.facts import SURE, LookAt
+from xtcl.report.data_health import FEW_TRAINED, DataHealth
+from xtcl.report.facts import CONFIDENT, NodesToReview
 from xtcl.report.scores import LinkTest, NodeTest
 from xtcl.report.weights import RelationRow
 
@@ -20,29 +20,29 @@ FEW = 30
 
 
 @dataclass(frozen=True)
-class Said:
+class SummaryText:
     """A point of the summary."""
 
     head: str
     text: str
 
 
-def summary_words(
+def summary_text(
     task: str,
-    health: Health,
+    health: DataHealth,
     nodes: NodeTest | None,
     links: LinkTest | None,
     relations: Sequence[RelationRow],
     alike: float,
-    look: LookAt,
-) -> tuple[Said, ...]:
+    look: NodesToReview,
+) -> tuple[SummaryText, ...]:
     """What a reader in a hurry should take along; `alike` is the share of all known pairs."""
     said = [_quality(task, health, nodes, links), _signals(task, relations, alike)]
     if nodes is not None:
         said.append(_trust(nodes))
     careful = _careful(health, nodes, look)
     if careful:
-        said.append(Said("Be careful with", " ".join(careful)))
+        said.append(SummaryText("Be careful with", " ".join(careful)))
     return tuple(said)
 
 
@@ -56,12 +56,14 @@ def rough(share: float) -> str:
     return percent(share, 1 if 0 < share < 0.1 else 0)
 
 
-def _quality(task: str, health: Health, nodes: NodeTest | None, links: LinkTest | None) -> Said:
+def _quality(
+    task: str, health: DataHealth, nodes: NodeTest | None, links: LinkTest | None
+) -> SummaryText:
     head = "How good it is"
     if nodes is not None:
         low, high = nodes.interval
         few = " That is few nodes to judge by." if nodes.count < FEW else ""
-        return Said(
+        return SummaryText(
             head,
             f"Of {nodes.count:,} nodes whose label was kept from the fit, it gives "
             f"{percent(nodes.accuracy, 1)} the right class (95 % interval {100 * low:.1f} to "
@@ -69,14 +71,14 @@ def _quality(task: str, health: Health, nodes: NodeTest | None, links: LinkTest 
             f"{percent(nodes.guess, 1)}.{few}",
         )
     if links is not None:
-        return Said(
+        return SummaryText(
             head,
             f"Shown a link that was kept from the fit and a pair without a link, it scores the "
             f"link higher in {percent(links.auc, 1)} of cases (AUC, from {links.links:,} links "
             f"and {links.non_links:,} non-links). Guessing would be right in half of them.",
         )
     what = "links" if task == "links" else "labels"
-    return Said(
+    return SummaryText(
         head,
         f"Not known from this run: all {what} it had were trained on, and none held out. Fit "
         "with a split to see scores."
@@ -85,13 +87,13 @@ def _quality(task: str, health: Health, nodes: NodeTest | None, links: LinkTest 
     )
 
 
-def _signals(task: str, relations: Sequence[RelationRow], share: float) -> Said:
+def _signals(task: str, relations: Sequence[RelationRow], share: float) -> SummaryText:
     alike = "linked" if task == "links" else "of one class" if task == "nodes" else "alike"
     best = [
         row for row in relations if row.weight > 0 and (row.is_clear or not row.weight_interval)
     ]
     if not best:
-        return Said(
+        return SummaryText(
             "What mattered",
             f"Nothing for certain: no relation clearly speaks for two nodes being {alike} here.",
         )
@@ -109,10 +111,10 @@ def _signals(task: str, relations: Sequence[RelationRow], share: float) -> Said:
         text += f" Next: {others}."
     if unclear:
         text += f" {unclear} of {len(relations)} weights could as well be zero."
-    return Said("What mattered", text)
+    return SummaryText("What mattered", text)
 
 
-def _trust(nodes: NodeTest) -> Said:
+def _trust(nodes: NodeTest) -> SummaryText:
     found = nodes.reliability
     gap = found.said - found.right
     low, high = nodes.interval
@@ -126,7 +128,7 @@ def _trust(nodes: NodeTest) -> Said:
         verdict = "it is too sure of itself"
     else:
         verdict = "it is more modest than it need be"
-    return Said(
+    return SummaryText(
         "How far to trust a probability",
         f"On held-out nodes it says {percent(found.said)} on average, and is right for "
         f"{percent(found.right)}: {verdict} (mean gap {100 * found.ece:.1f} points).",
@@ -137,11 +139,12 @@ def _s(count: int) -> str:
     return "" if count == 1 else "s"
 
 
-def _careful(health: Health, nodes: NodeTest | None, look: LookAt) -> list[str]:
+def _careful(health: DataHealth, nodes: NodeTest | None, look: NodesToReview) -> list[str]:
     told = []
     if look.sure_wrong:
         told.append(
-            f"{look.sure_wrong:,} held-out node{_s(look.sure_wrong)} that it was {percent(SURE)} "
+            f"{look.sure_wrong:,} held-out node{_s(look.sure_wrong)} "
+            f"that it was {percent(CONFIDENT)} "
             "sure of or more, and wrong."
         )
     if nodes is not None and nodes.scores and (nodes.scores[0].found or 0.0) < nodes.accuracy:

@@ -13,26 +13,26 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
 
-from xtcl.config import Recipe, plain
+from xtcl.config import FitConfig, to_builtin
 from xtcl.errors import DataError, UsageError
 from xtcl.files import atomic_path
 from xtcl.nn import encoder_maker
 
 
-def misfits(value: Any, kind: Any, place: str) -> Iterator[str]:
+def type_errors(value: Any, kind: Any, place: str) -> Iterator[str]:
     """The places of values that are not of their kind, under `place`."""
     if is_dataclass(kind):
         if not isinstance(value, kind):  # type: ignore[arg-type]
             yield place
             return
         for name, hint in get_type_hints(kind).items():
-            yield from misfits(getattr(value, name), hint, f"{place}.{name}")
+            yield from type_errors(getattr(value, name), hint, f"{place}.{name}")
     elif get_origin(kind) is UnionType:
-        if all(any(misfits(value, one, place)) for one in get_args(kind)):
+        if all(any(type_errors(value, one, place)) for one in get_args(kind)):
             yield place
     elif get_origin(kind) is tuple and isinstance(value, tuple):
         for number, item in enumerate(value):
-            yield from misfits(item, get_args(kind)[0], f"{place}[{number}]")
+            yield from type_errors(item, get_args(kind)[0], f"{place}[{number}]")
     elif not _is(value, kind):
         yield place
 
@@ -49,31 +49,31 @@ def _is(value: Any, kind: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class StoredRecipe:
+class StoredConfig:
     """A recipe, and the seed of the split it was tuned inside; None where it was not tuned."""
 
-    recipe: Recipe
+    recipe: FitConfig
     tuned_seed: int | None
 
 
-def recipe_tables(recipe: Recipe) -> dict[str, dict[str, object]]:
+def recipe_tables(recipe: FitConfig) -> dict[str, dict[str, object]]:
     """The recipe as tables of a TOML file.
 
     The plans come last: no recipe is without them, so that a file cut short is always noticed.
     """
-    settings = plain(asdict(recipe))
+    settings = to_builtin(asdict(recipe))
     sampler, plans = settings.pop("sampler"), settings.pop("plans")
     return {"recipe.sampler": sampler, "recipe": {**settings, "plans": plans}}
 
 
-def write_tuned(path: Path, described: Mapping[str, object], recipe: Recipe) -> None:
+def write_tuned(path: Path, described: Mapping[str, object], recipe: FitConfig) -> None:
     """Write the recipe below the account of its search, the `[tune]` table."""
     text = to_toml({"tune": described, **recipe_tables(recipe)})
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def read_recipe(path: Path, task: str, encoder: str) -> StoredRecipe:
+def read_recipe(path: Path, task: str, encoder: str) -> StoredConfig:
     """The recipe in `path`; refuses one for another task or encoder, and what is no recipe."""
     if not path.is_file():
         raise UsageError(f"There is no file '{path}'; name one that `xtcl tune` or a run wrote.")
@@ -90,14 +90,14 @@ def read_recipe(path: Path, task: str, encoder: str) -> StoredRecipe:
             f"The recipe in '{path}' is for task '{made_for[0]}' with encoder '{made_for[1]}', not "
             f"for '{task}' with '{encoder}': name those, or another file."
         )
-    return StoredRecipe(_usable(path, tables, encoder), tuned_seed)
+    return StoredConfig(_usable(path, tables, encoder), tuned_seed)
 
 
-def _usable(path: Path, tables: Any, encoder: str) -> Recipe:
+def _usable(path: Path, tables: Any, encoder: str) -> FitConfig:
     """The recipe that the tables describe, every setting looked at."""
     try:
-        recipe = Recipe.from_plain(tables)
-        wrong = next(misfits(recipe, Recipe, "recipe"), None)
+        recipe = FitConfig.from_plain(tables)
+        wrong = next(type_errors(recipe, FitConfig, "recipe"), None)
         if wrong is not None:
             raise UsageError(f"{wrong} is of the wrong kind.")
         recipe.checked()

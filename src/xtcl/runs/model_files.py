@@ -21,22 +21,22 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from torch import Tensor, nn
 
-from xtcl.config import Plan, Recipe, plain
+from xtcl.config import EnsembleConfig, FitConfig, to_builtin
 from xtcl.errors import DataError, UsageError, XTCLError
 from xtcl.files import atomic_path
 from xtcl.graph.graph import Graph
 from xtcl.nn import encoder_maker
 from xtcl.nn.encoder import encoder_inputs
-from xtcl.nn.ensemble import Joined
+from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.xgsampler import XGSampler, counted, restored
+from xtcl.sampling.xgsampler import XGSampler, counts_to_arrays, sampler_from_counts
 from xtcl.tasks import TASKS, make_task
 from xtcl.tasks.fit import FittedTask
 from xtcl.tasks.link_head import SignalHead
 from xtcl.tasks.logistic import LogisticHead
 from xtcl.tasks.results import FittedEmbedding
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.training_data import TrainingData
 
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
@@ -71,7 +71,7 @@ def save_model(model: XTCL, folder: Path) -> None:
     side = model.training_side_
     side.graph.save(folder / "training_graph.npz")
     tables = {"embedding": model.embedding_, "positives": model.positives_}
-    tables |= counted(model.sampler_)
+    tables |= counts_to_arrays(model.sampler_)
     tables |= {f"losses.{i}": np.array(curve) for i, curve in enumerate(model.loss_curves_)}
     if side.non_links is not None:
         tables["non_links"] = np.array(side.non_links)
@@ -83,8 +83,8 @@ def save_model(model: XTCL, folder: Path) -> None:
     described: dict[str, object] = {
         "schema": SCHEMA,
         "parameters": plain_parameters(model),
-        "recipe": plain(asdict(model.recipe_)),
-        "plan": plain(asdict(model.plan_)),
+        "recipe": to_builtin(asdict(model.recipe_)),
+        "plan": to_builtin(asdict(model.plan_)),
         "environment": model.environment_,
         "block_rows": model.sampler_.block_rows,
         "relations": [relation_json(r) for r in model.sampler_.relations_],
@@ -102,12 +102,12 @@ def plain_parameters(model: XTCL) -> dict[str, object]:
     stored["encoder"] = model.encoder if isinstance(model.encoder, str) else "own"
     stored["relations"] = [relation.name for relation in model.sampler_.relations_]
     stored["recipe"] = None if model.recipe is None else asdict(model.recipe)
-    return {name: plain(value) for name, value in stored.items()}
+    return {name: to_builtin(value) for name, value in stored.items()}
 
 
 def relation_json(relation: Any) -> dict[str, object]:
     """A relation's name and parameters."""
-    return {"name": relation.name, "parameters": plain(asdict(relation))}
+    return {"name": relation.name, "parameters": to_builtin(asdict(relation))}
 
 
 @contextmanager
@@ -144,7 +144,10 @@ def load_model(
 ) -> None:
     """Fill `model`, made with the parameters in `described`, from the files of `folder`."""
     with refusing_settings(folder):
-        recipe, plan = Recipe.from_plain(described["recipe"]), Plan.from_plain(described["plan"])
+        recipe, plan = (
+            FitConfig.from_plain(described["recipe"]),
+            EnsembleConfig.from_plain(described["plan"]),
+        )
     graph = Graph.load(folder / "training_graph.npz")
     tables = _tensors(folder, "tables")
     shapes = [tables[name].shape for name in ("embedding", "positives")]
@@ -153,7 +156,7 @@ def load_model(
             f"The files in '{folder}' do not belong together: the graph has {graph.num_nodes} "
             f"nodes, and embedding and positives have the shapes {shapes}."
         )
-    side = TrainingSide(graph, tables.get("non_links"))
+    side = TrainingData(graph, tables.get("non_links"))
     view = TrainingView.of(graph, side.labelled)
     sampler = XGSampler(
         model.relations,
@@ -161,7 +164,7 @@ def load_model(
         block_rows=described.get("block_rows"),
         seed=model.random_state,
     )
-    restored(sampler, view, tables)
+    sampler_from_counts(sampler, view, tables)
     fitted = FittedEmbedding(
         sampler,
         tables["positives"],
@@ -219,7 +222,9 @@ def _task(folder: Path, name: str) -> Task:
     return make_task(name)
 
 
-def _encoder(folder: Path, model: XTCL, plan: Plan, graph: Graph, own: nn.Module | None) -> Joined:
+def _encoder(
+    folder: Path, model: XTCL, plan: EnsembleConfig, graph: Graph, own: nn.Module | None
+) -> EncoderEnsemble:
     if own is None and model.encoder == "own":
         raise UsageError(
             f"The model in '{folder}' has an encoder of its author's own: load it with "
@@ -229,7 +234,7 @@ def _encoder(folder: Path, model: XTCL, plan: Plan, graph: Graph, own: nn.Module
     chosen = model.encoder if own is None else own
     members = [encoder_maker(chosen, x.shape[1], member.encoder)() for member in plan.members]
     weights_of = [member.weight for member in plan.members]
-    module = Joined(members, weights_of, plan.attributes).eval()
+    module = EncoderEnsemble(members, weights_of, plan.attributes).eval()
     weights: dict[str, Tensor] = {
         k: torch.from_numpy(v) for k, v in _tensors(folder, "encoder").items()
     }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from xtcl.config import Recipe, plain
+from xtcl.config import FitConfig, to_builtin
 from xtcl.errors import DataError, UsageError
 from xtcl.files import atomic_path
 from xtcl.graph.graph import Graph
@@ -155,7 +155,7 @@ def read_run(
         model.set_params(relations=relations)
         if model.recipe is not None:
             with refusing_settings(place):
-                model.set_params(recipe=Recipe.from_plain(described["parameters"]["recipe"]))
+                model.set_params(recipe=FitConfig.from_plain(described["parameters"]["recipe"]))
         load_model(place, described, model, encoder, task)
         model.environment_ = described.get("environment", {})
     graph = model.training_side_.graph
@@ -196,7 +196,7 @@ def config_text(model: XTCL) -> str:
             "fit": {name: parameters[name] for name in chosen},
             "memory": {"block_rows": model.sampler_.block_rows},
             **recipe_tables(model.recipe_),
-            "plan": plain(asdict(model.plan_)),
+            "plan": to_builtin(asdict(model.plan_)),
         }
     )
 

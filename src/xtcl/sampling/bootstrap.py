@@ -14,7 +14,7 @@ import numpy as np
 from xtcl.progress import Progress
 from xtcl.sampling.counting import GroupCounts
 from xtcl.sampling.patterns import PatternCounts
-from xtcl.sampling.xgsampler import XGSampler, learn
+from xtcl.sampling.xgsampler import XGSampler, fit_weights
 
 RESAMPLES = 200
 
@@ -55,7 +55,7 @@ def weight_intervals(
     with (progress or Progress()).stage("resampling weights", RESAMPLES) as advance:
         for times in rng.multinomial(number, np.full(number, 1 / number), RESAMPLES):
             again = PatternCounts(codes, np.tensordot(times, counts, axes=1))
-            for weight in learn(names, sampler.settings, again).weights:
+            for weight in fit_weights(names, sampler.settings, again).weights:
                 drawn[weight.relation].append((weight.w1, weight.precision))
             advance(1)
     return {name: _interval(np.array(values)) for name, values in drawn.items()}

@@ -14,12 +14,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.relations.blocks import in_blocks
+from xtcl.relations.blocks import run_in_blocks
 from xtcl.relations.common_neighbours import Links
 from xtcl.relations.relation import Relation
-from xtcl.relations.rows import PatternRows, all_nodes
+from xtcl.relations.rows import DenseRows, all_nodes
 from xtcl.relations.sparse import dense_rows, to_device
-from xtcl.relations.topk_rows import CappedRows
+from xtcl.relations.topk_rows import TopKRows
 from xtcl.sampling.patterns import encode, looked_up, pattern_codes
 
 
@@ -32,10 +32,10 @@ class Listed(NamedTuple):
 
 
 def listed_pairs(
-    rows: PatternRows | CappedRows, nodes: Tensor, candidates: Tensor | None = None
+    rows: DenseRows | TopKRows, nodes: Tensor, candidates: Tensor | None = None
 ) -> Listed:
     """The pairs of `nodes` with all nodes, or with `candidates`, that have a bit set."""
-    if isinstance(rows, CappedRows):
+    if isinstance(rows, TopKRows):
         return _merged(rows, nodes, candidates)
     codes = pattern_codes(rows, nodes, candidates)
     row, column = torch.nonzero(codes, as_tuple=True)
@@ -43,7 +43,7 @@ def listed_pairs(
     return Listed(row, node, codes[row, column])
 
 
-def _merged(rows: CappedRows, nodes: Tensor, candidates: Tensor | None) -> Listed:
+def _merged(rows: TopKRows, nodes: Tensor, candidates: Tensor | None) -> Listed:
     """The sum of the relations' digits over all pairs that one of them lists. O(m log m)."""
     base = len(rows.quantiles) + 1
     keys, digits = [], []
@@ -71,7 +71,7 @@ def _merged(rows: CappedRows, nodes: Tensor, candidates: Tensor | None) -> Liste
 
 
 def listed_scores(
-    rows: CappedRows,
+    rows: TopKRows,
     asked: Tensor,
     height: int,
     table: Tensor,
@@ -79,7 +79,7 @@ def listed_scores(
     tie_break: Relation | None,
     unwanted: sp.csr_array | None,
     number: int,
-) -> Iterator[Best]:
+) -> Iterator[TopB]:
     """The `number` best of the listed nodes for those `asked` for, `height` at a time.
 
     Cost: O(b R cap log(b R cap)) a block of b nodes with R relations.
@@ -87,7 +87,7 @@ def listed_scores(
     banned = None if unwanted is None else Links.of(unwanted, rows.device)
     with rows.over(asked, all_nodes(rows.num_nodes)) as passing:
 
-        def best(nodes: Tensor) -> Best:
+        def best(nodes: Tensor) -> TopB:
             row, node, code = listed_pairs(passing, nodes)
             score = table[code]
             if banned is not None:
@@ -99,24 +99,24 @@ def listed_scores(
             if tie_break is not None:
                 similarity = passing.similarities(tie_break, nodes, row, node)
             tie = tie_keys(shuffle.pairs(nodes[row], node), similarity)
-            return Scored(
-                in_columns(row, len(nodes), score, -torch.inf),
-                in_columns(row, len(nodes), tie, 0.0),
-                in_columns(row, len(nodes), node, NOBODY),
+            return Candidates(
+                padded_columns(row, len(nodes), score, -torch.inf),
+                padded_columns(row, len(nodes), tie, 0.0),
+                padded_columns(row, len(nodes), node, NO_NODE),
             ).best(number)
 
-        yield from in_blocks(best, asked.to(rows.device), height)
+        yield from run_in_blocks(best, asked.to(rows.device), height)
 
 
 def _least(row: Tensor, score: Tensor, height: int, number: int) -> Tensor:
     """The score of each row's last among the `number` best, -inf where they are fewer: [height]."""
-    scores = in_columns(row, height, score, -torch.inf)
+    scores = padded_columns(row, height, score, -torch.inf)
     if scores.shape[1] < number:
         return torch.full((height,), -torch.inf, device=row.device)
     return torch.topk(scores, number, dim=1).values[:, -1]
 
 
-def in_columns(row: Tensor, height: int, values: Tensor, filling: float) -> Tensor:
+def padded_columns(row: Tensor, height: int, values: Tensor, filling: float) -> Tensor:
     """A list [m], whose rows rise, as a matrix [height, longest row]."""
     length = torch.bincount(row, minlength=height)
     column = torch.arange(len(row), device=row.device) - (length.cumsum(0) - length)[row]
@@ -126,32 +126,32 @@ def in_columns(row: Tensor, height: int, values: Tensor, filling: float) -> Tens
     return matrix
 
 
-NOBODY = -1
+NO_NODE = -1
 
 
-class Best(NamedTuple):
+class TopB(NamedTuple):
     """The best candidates of a block of nodes, where they were found: nobody waits for them."""
 
     nodes: Tensor  # int64 [b, number]
     scores: Tensor  # float32 [b, number]
 
 
-class Scored(NamedTuple):
+class Candidates(NamedTuple):
     """Candidates in columns: their score (-inf: none), what breaks ties, and who they are."""
 
     score: Tensor  # float32 [b, c]
     tie: Tensor  # float64 [b, c]
     node: Tensor | None  # int64 [b, c]; None where column v is node v
 
-    def best(self, number: int) -> Best:
+    def best(self, number: int) -> TopB:
         """The `number` best of each row, best first; NOBODY where there are not so many."""
         wide = min(number, self.score.shape[1])
         place, score = _best(self.score, self.tie, wide)
         node = place if self.node is None else self.node.gather(1, place)
-        node = node.masked_fill(torch.isneginf(score), NOBODY)
+        node = node.masked_fill(torch.isneginf(score), NO_NODE)
         padding = (0, number - wide)
-        return Best(
-            torch.nn.functional.pad(node, padding, value=NOBODY),
+        return TopB(
+            torch.nn.functional.pad(node, padding, value=NO_NODE),
             torch.nn.functional.pad(score, padding, value=-torch.inf),
         )
 
@@ -200,7 +200,7 @@ def tie_keys(chance: Tensor, similarity: Tensor | None) -> Tensor:
 
 
 def whole_scores(
-    rows: PatternRows,
+    rows: DenseRows,
     asked: Tensor,
     height: int,
     table: Tensor,
@@ -208,7 +208,7 @@ def whole_scores(
     tie_break: Relation | None,
     unwanted: sp.csr_array | None,
     number: int,
-) -> Iterator[Best]:
+) -> Iterator[TopB]:
     """The `number` best of all nodes for those `asked` for, `height` at a time.
 
     Cost: O(b V) for a block of b nodes.
@@ -218,19 +218,19 @@ def whole_scores(
     others = None if tie_break is None or own else tie_break.on(rows.view)
     with rows.over(asked, all_nodes(rows.num_nodes)) as passing:
 
-        def best(nodes: Tensor) -> Best:
+        def best(nodes: Tensor) -> TopB:
             score, similarity = block_scores(passing, table, nodes, tie_break if own else None)
             if others is not None:
                 similarity = others(nodes)
             if banned is not None:
                 score.masked_fill_(dense_rows(banned, nodes) > 0, -torch.inf)
-            return Scored(score, tie_keys(shuffle(nodes), similarity), None).best(number)
+            return Candidates(score, tie_keys(shuffle(nodes), similarity), None).best(number)
 
-        yield from in_blocks(best, asked.to(rows.device), height)
+        yield from run_in_blocks(best, asked.to(rows.device), height)
 
 
 def block_scores(
-    rows: PatternRows, table: Tensor, nodes: Tensor, keep: Relation | None = None
+    rows: DenseRows, table: Tensor, nodes: Tensor, keep: Relation | None = None
 ) -> tuple[Tensor, Tensor | None]:
     """y_hat of all pairs of a block, [b, V]: the entry of `table` at the code of their pattern.
 

@@ -9,18 +9,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xtcl.relations.blocks import in_blocks
-from xtcl.relations.rows import PatternRows
-from xtcl.relations.topk_rows import CappedRows
+from xtcl.relations.blocks import run_in_blocks
+from xtcl.relations.rows import DenseRows
+from xtcl.relations.topk_rows import TopKRows
 from xtcl.sampling.candidates import listed_pairs
-from xtcl.sampling.folds import Answers, Fold
+from xtcl.sampling.folds import Fold, LabelledPairs
 from xtcl.sampling.patterns import PatternCounts, num_patterns
 
 ALL = slice(None)
 
 
 def count_patterns(
-    fold: Fold, rows: PatternRows | CappedRows, height: int, own: slice = ALL
+    fold: Fold, rows: DenseRows | TopKRows, height: int, own: slice = ALL
 ) -> PatternCounts:
     """The table of one fold, or of its `own` queries, `height` query rows at a time."""
     return count_groups(fold, rows, height, np.zeros(rows.num_nodes, dtype=np.int64), own)
@@ -28,7 +28,7 @@ def count_patterns(
 
 def count_groups(
     fold: Fold,
-    rows: PatternRows | CappedRows,
+    rows: DenseRows | TopKRows,
     height: int,
     group: np.ndarray,
     own: slice = ALL,
@@ -39,16 +39,16 @@ def count_groups(
     candidates = None if everyone else torch.from_numpy(fold.candidates).to(rows.device)
     queries, groups = torch.from_numpy(fold.queries), torch.from_numpy(group).to(rows.device)
     judge = fold.judge(rows.device)
-    tally = Tally(patterns, int(group.max()) + 1, rows.device)
+    tally = PatternCounter(patterns, int(group.max()) + 1, rows.device)
     with rows.over(queries[own], queries) as passing:
 
         def count(nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             row, node, code = listed_pairs(passing, nodes, candidates)
             answers = judge(nodes, row, node)
             own_group = groups[nodes]
-            return tally_keys(code, row, answers, own_group, patterns), answers.totals, own_group
+            return pattern_keys(code, row, answers, own_group, patterns), answers.totals, own_group
 
-        for counted in in_blocks(count, queries[own].to(rows.device), height):
+        for counted in run_in_blocks(count, queries[own].to(rows.device), height):
             tally.add(*counted)
     return tally.counts()
 
@@ -84,7 +84,7 @@ class GroupCounts:
         return codes, counts
 
 
-def deal(folds: Sequence[Fold], seed: int) -> np.ndarray:
+def assign_groups(folds: Sequence[Fold], seed: int) -> np.ndarray:
     """The group [V] of every node, those that are no query of a fold in the first."""
     queries = np.unique(np.concatenate([fold.queries for fold in folds]))
     group = np.zeros(folds[0].view.num_nodes, dtype=np.int64)
@@ -110,7 +110,9 @@ NOWHERE = -1
 """The key of pairs that do not count."""
 
 
-def tally_keys(code: Tensor, row: Tensor, answers: Answers, group: Tensor, patterns: int) -> Tensor:
+def pattern_keys(
+    code: Tensor, row: Tensor, answers: LabelledPairs, group: Tensor, patterns: int
+) -> Tensor:
     """The place of every listed pair, one of 2 `patterns` for each group: int64 [m].
 
     `row` [m] is the query of each pair, and `group` [b] that of each query.
@@ -119,7 +121,7 @@ def tally_keys(code: Tensor, row: Tensor, answers: Answers, group: Tensor, patte
     return torch.where(answers.counted, key, NOWHERE)
 
 
-class Tally:
+class PatternCounter:
     """Counts of patterns in groups, those of all blocks of a fold."""
 
     def __init__(self, patterns: int, groups: int, device: torch.device) -> None:

@@ -39,8 +39,8 @@ def label_folds(
 
     def pairs_among(seen: TrainingView, nodes: np.ndarray) -> Fold:
         if alike is None:
-            return Fold(seen, nodes, nodes, judge_by_class(view.labels, nodes))
-        return Fold(seen, nodes, nodes, judge_by_indicator(alike, nodes))
+            return Fold(seen, nodes, nodes, label_pairs_by_class(view.labels, nodes))
+        return Fold(seen, nodes, nodes, label_pairs_by_indicator(alike, nodes))
 
     labelled = np.flatnonzero(view.labels >= 0) if labelled is None else labelled
     if len(labelled) < 2:
@@ -72,7 +72,7 @@ def link_folds(view: TrainingView, folds: int, rng: np.random.Generator) -> list
         )
     linked = np.unique(links)
     if folds == 0:
-        return [Fold(view, linked, linked, judge_by_links(view.adjacency, linked, linked))]
+        return [Fold(view, linked, linked, label_pairs_by_link(view.adjacency, linked, linked))]
     if folds < 2:
         raise UsageError(f"crossfit={folds} must be 0 (off) or at least 2.")
     parts = np.array_split(rng.permutation(links.shape[1]), min(folds, links.shape[1]))
@@ -82,7 +82,7 @@ def link_folds(view: TrainingView, folds: int, rng: np.random.Generator) -> list
         seen = view.hiding_links(links[:, part])
         target = TrainingView.adjacency_of(links[:, part], view.num_nodes)
         queries = _sample(linked, rng)
-        judge = judge_by_links(target, queries, everyone, known=seen.adjacency)
+        judge = label_pairs_by_link(target, queries, everyone, known=seen.adjacency)
         return Fold(seen, queries, everyone, judge)
 
     return [all_pairs(part) for part in parts]
@@ -115,7 +115,7 @@ class Fold:
     view: TrainingView
     queries: np.ndarray
     candidates: np.ndarray
-    judge: Judge
+    judge: PairLabels
 
     def whole(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """I_t(u, v) of `queries` with all candidates, and which pairs count: each bool [b, c]."""
@@ -144,7 +144,7 @@ MAX_ASKED = 2**24
 """Pairs that an indicator is asked for at once."""
 
 
-class Answers(NamedTuple):
+class LabelledPairs(NamedTuple):
     """What a judge says of listed pairs, and of all pairs of the queries with candidates."""
 
     alike: Tensor  # bool [m], I_t
@@ -152,38 +152,38 @@ class Answers(NamedTuple):
     totals: Tensor  # int64 [b, 2], how many pairs of each query count: others, and matches
 
 
-Judging = Callable[[Tensor, Tensor, Tensor], Answers]
+PairLabeller = Callable[[Tensor, Tensor, Tensor], LabelledPairs]
 """Takes queries u [b]; of the listed pairs, row by row, the place of u in them and v, each [m]."""
 
 
-Judge = Callable[[torch.device], Judging]
+PairLabels = Callable[[torch.device], PairLabeller]
 """Takes the device where pairs will be listed, and brings there what it knows."""
 
 
-def judge_by_class(classes: np.ndarray, candidates: np.ndarray) -> Judge:
+def label_pairs_by_class(classes: np.ndarray, candidates: np.ndarray) -> PairLabels:
     """Alike are nodes of one class, `classes` [V]. Cost: O(b + m)."""
     sizes = np.bincount(classes[candidates], minlength=classes.max() + 1)
     itself = np.isin(np.arange(len(classes)), candidates)
 
-    def judge(device: torch.device) -> Judging:
+    def judge(device: torch.device) -> PairLabeller:
         totals = _totals(len(candidates) - itself, sizes[classes] - itself).to(device)
         kind = torch.from_numpy(classes).to(device)
 
-        def judging(queries: Tensor, row: Tensor, node: Tensor) -> Answers:
+        def judging(queries: Tensor, row: Tensor, node: Tensor) -> LabelledPairs:
             u = queries[row]
-            return Answers(kind[u] == kind[node], u != node, totals[queries])
+            return LabelledPairs(kind[u] == kind[node], u != node, totals[queries])
 
         return judging
 
     return judge
 
 
-def judge_by_links(
+def label_pairs_by_link(
     target: sp.csr_array,
     queries: np.ndarray,
     candidates: np.ndarray,
     known: sp.csr_array | None = None,
-) -> Judge:
+) -> PairLabels:
     """Alike are nodes that `target` links; pairs that are `known` do not count.
 
     Both are symmetric 0/1 matrices [V, V] without loops or a pair in common, and all linked nodes
@@ -193,22 +193,22 @@ def judge_by_links(
     seen = known if known is not None else target[:, :0]
     pairs = len(candidates) - np.isin(np.arange(count), candidates)
 
-    def judge(device: torch.device) -> Judging:
+    def judge(device: torch.device) -> PairLabeller:
         matches, links = _keys(target, queries, device), _keys(seen, queries, device)
         totals = _totals(pairs - np.diff(seen.indptr), np.diff(target.indptr)).to(device)
 
-        def judging(asked: Tensor, row: Tensor, node: Tensor) -> Answers:
+        def judging(asked: Tensor, row: Tensor, node: Tensor) -> LabelledPairs:
             u = asked[row]
             key = u * count + node
             counted = (u != node) & ~is_among(key, links)
-            return Answers(is_among(key, matches), counted, totals[asked])
+            return LabelledPairs(is_among(key, matches), counted, totals[asked])
 
         return judging
 
     return judge
 
 
-def judge_by_indicator(alike: Indicator, candidates: np.ndarray) -> Judge:
+def label_pairs_by_indicator(alike: Indicator, candidates: np.ndarray) -> PairLabels:
     """Alike is what the function says, which is asked for all pairs. Cost: O(b c)."""
     place = np.zeros(candidates.max(initial=-1) + 1, dtype=np.int64)
     place[candidates] = np.arange(len(candidates))
@@ -228,11 +228,11 @@ def judge_by_indicator(alike: Indicator, candidates: np.ndarray) -> Judge:
         totals = _totals(np.concatenate(pairs), np.concatenate(matches))
         return np.concatenate(said), totals
 
-    def judge(device: torch.device) -> Judging:
-        def judging(queries: Tensor, row: Tensor, node: Tensor) -> Answers:
+    def judge(device: torch.device) -> PairLabeller:
+        def judging(queries: Tensor, row: Tensor, node: Tensor) -> LabelledPairs:
             said, totals = ask(*(part.cpu().numpy() for part in (queries, row, node)))
             counted = queries[row] != node
-            return Answers(torch.from_numpy(said).to(device), counted, totals.to(device))
+            return LabelledPairs(torch.from_numpy(said).to(device), counted, totals.to(device))
 
         return judging
 

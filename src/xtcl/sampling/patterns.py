@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xtcl.distributed import ranks
+from xtcl.distributed import world
 from xtcl.errors import UsageError
-from xtcl.relations.rows import PatternRows
+from xtcl.relations.rows import DenseRows
 from xtcl.sampling.stumps import Stumps
 
 MAX_PATTERNS = 2**24
@@ -46,7 +46,7 @@ class PatternCounts:
 
     def of_all_ranks(self) -> PatternCounts:
         """The sum of what all ranks have counted: integers, so nothing hangs on who counted."""
-        everyone = ranks()
+        everyone = world()
         return self.summed(everyone.gather(self.codes), everyone.gather(self.counts))
 
     def levels(self, num_relations: int, num_quantiles: int) -> np.ndarray:
@@ -104,7 +104,7 @@ def _code_type(patterns: int) -> torch.dtype:
     return torch.int16 if patterns <= torch.iinfo(torch.int16).max else torch.int32
 
 
-def pattern_codes(rows: PatternRows, nodes: Tensor, columns: Tensor | None = None) -> Tensor:
+def pattern_codes(rows: DenseRows, nodes: Tensor, columns: Tensor | None = None) -> Tensor:
     """Code of each pair [b, c], for all columns or the given ones."""
     levels = (level if columns is None else level[:, columns] for level in rows.levels(nodes))
     return encode(levels, len(rows.relations), len(rows.quantiles))

@@ -20,18 +20,18 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from xtcl.config import SamplerSettings
-from xtcl.distributed import alone, ranks
+from xtcl.config import SamplerConfig
+from xtcl.distributed import local_work, world
 from xtcl.relations.relation import Relation
-from xtcl.relations.rows import PatternRows, all_nodes
+from xtcl.relations.rows import DenseRows, all_nodes
 from xtcl.relations.search import index_name
 from xtcl.relations.sparse import AboveRows
 from xtcl.relations.store.key import Description, canonical, circumstances, digest
 from xtcl.relations.store.parquet import DamagedFileError, StoredRelation
 from xtcl.relations.store.relation_store import RelationStore
-from xtcl.relations.topk_rows import CappedRows
+from xtcl.relations.topk_rows import TopKRows
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS
-from xtcl.sampling.candidates import NOBODY, Best, Shuffle, listed_scores, whole_scores
+from xtcl.sampling.candidates import NO_NODE, Shuffle, TopB, listed_scores, whole_scores
 from xtcl.sampling.patterns import margin_table
 from xtcl.sampling.stumps import Stumps, sigmoid
 
@@ -51,7 +51,7 @@ class Positives:
     @property
     def filled(self) -> np.ndarray:
         """Which places hold a node."""
-        return np.asarray(self.nodes != NOBODY)
+        return np.asarray(self.nodes != NO_NODE)
 
     @property
     def chances(self) -> np.ndarray:
@@ -63,7 +63,7 @@ class Positives:
         kept = self.chances >= least_chance
         kept[:, :1] = True
         return Positives(
-            np.where(kept, self.nodes, NOBODY), np.where(kept, self.scores, np.float32(-np.inf))
+            np.where(kept, self.nodes, NO_NODE), np.where(kept, self.scores, np.float32(-np.inf))
         )
 
     def precision(self, labels: np.ndarray) -> float:
@@ -74,7 +74,7 @@ class Positives:
 
 
 def find_positives(
-    rows: PatternRows | CappedRows,
+    rows: DenseRows | TopKRows,
     stumps: Stumps,
     number: int,
     *,
@@ -90,17 +90,17 @@ def find_positives(
     """
     table = torch.tensor(margin_table(stumps), dtype=torch.float32, device=rows.device)
     shuffle = Shuffle(rows.num_nodes, seed, rows.device)
-    everyone = ranks()
+    everyone = world()
     own = everyone.share(all_nodes(rows.num_nodes))
     settings = (own, height, table, shuffle, tie_break, exclude, number)
-    blocks: Iterator[Best]
-    if isinstance(rows, CappedRows):
+    blocks: Iterator[TopB]
+    if isinstance(rows, TopKRows):
         blocks = listed_scores(rows, *settings)
     else:
         blocks = whole_scores(rows, *settings)
     nodes = [torch.zeros(0, number, dtype=torch.int64, device=rows.device)]
     scores = [torch.zeros(0, number, device=rows.device)]
-    with alone():
+    with local_work():
         for best in blocks:
             nodes.append(best.nodes)
             scores.append(best.scores)
@@ -119,14 +119,14 @@ def find_positives(
 # positives of u, counted from 1, as its level.
 
 
-MOST = np.iinfo(np.uint8).max
+MAX_CACHED = np.iinfo(np.uint8).max
 """Places that a level can count."""
 
 
 RECALL = "index_recall"
 
 
-def kept_positives(
+def cached_positives(
     store: RelationStore | None,
     sampler: XGSampler,
     number: int,
@@ -139,9 +139,9 @@ def kept_positives(
     What an index found of the best is noted with them.
     """
     ours = not any(each.foreign for each in sampler.relations_)
-    if store is None or number > MOST or not ours:
+    if store is None or number > MAX_CACHED or not ours:
         return find()
-    everyone, described = ranks(), describe_positives(sampler, number, unwanted)
+    everyone, described = world(), describe_positives(sampler, number, unwanted)
     read = _opened(store, described, number)
     if everyone.gather(np.array([read is not None])).all() and read is not None:
         found, sampler.index_recall_ = read
@@ -186,7 +186,7 @@ def describe_positives(
     }
 
 
-def _capped(settings: SamplerSettings) -> dict[str, object]:
+def _capped(settings: SamplerConfig) -> dict[str, object]:
     if settings.cap is None:
         return {}
     return {"cap": settings.cap} | index_name(settings.index_past)
@@ -231,7 +231,7 @@ def _opened(
 
 def _read(stored: StoredRelation, number: int) -> Positives:
     rows = stored.rows(0, stored.num_nodes)
-    nodes = np.full((stored.num_nodes, number), NOBODY, dtype=np.int64)
+    nodes = np.full((stored.num_nodes, number), NO_NODE, dtype=np.int64)
     scores = np.full((stored.num_nodes, number), -np.inf, dtype=np.float32)
     where = rows.sources, rows.levels.astype(np.int64) - 1
     nodes[where] = rows.nodes

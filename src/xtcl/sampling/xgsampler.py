@@ -10,21 +10,21 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from xtcl.config import SamplerSettings
-from xtcl.distributed import alone, ranks
+from xtcl.config import SamplerConfig
+from xtcl.distributed import local_work, world
 from xtcl.errors import DataError, NotFittedError, UsageError
-from xtcl.relations.blocks import block_height
+from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.relation import Relation
-from xtcl.relations.row_source import LISTED_ROWS, LevelRows
-from xtcl.relations.rows import PatternRows, usable
+from xtcl.relations.row_source import TOPK_BLOCK_ROWS, Levels
+from xtcl.relations.rows import DenseRows, usable_relations
 from xtcl.relations.store.relation_store import RelationStore
-from xtcl.relations.topk_rows import CappedRows, pair_similarities
+from xtcl.relations.topk_rows import TopKRows, pair_similarities
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.counting import GroupCounts, count_groups, deal
+from xtcl.sampling.counting import GroupCounts, assign_groups, count_groups
 from xtcl.sampling.folds import Fold
 from xtcl.sampling.patterns import PatternCounts, check_code_fits, num_patterns
-from xtcl.sampling.positives import Positives, find_positives, kept_positives
+from xtcl.sampling.positives import Positives, cached_positives, find_positives
 from xtcl.sampling.stumps import (
     Stumps,
     fit_stumps,
@@ -69,14 +69,14 @@ class XGSampler:
     def __init__(
         self,
         relations: str | Iterable[str | Relation] = "paper",
-        settings: SamplerSettings | None = None,
+        settings: SamplerConfig | None = None,
         *,
         block_rows: int | None = None,
         seed: int = 0,
         store: RelationStore | None = None,
     ) -> None:
         self.relations = relations
-        self.settings = settings or SamplerSettings()
+        self.settings = settings or SamplerConfig()
         self.block_rows = block_rows
         self.seed = seed
         self.store = store
@@ -94,10 +94,10 @@ class XGSampler:
         self._bind(self._rows_of(view))
         tables = []
         # All folds end to end: a rank then has few of them, and prepares the relations of no more.
-        shares = ranks().shares([len(fold.queries) for fold in folds])
-        group = deal(folds, self.seed)
+        shares = world().shares([len(fold.queries) for fold in folds])
+        group = assign_groups(folds, self.seed)
         kept = self._kept_levels(view, folds)
-        with alone():
+        with local_work():
             for fold, own in zip(folds, shares, strict=True):
                 rows = self._rows_of(fold.view, kept)
                 tables.append(count_groups(fold, rows, self._height(view), group, own))
@@ -121,16 +121,16 @@ class XGSampler:
     def _patterns(self) -> int:
         return num_patterns(len(self.relations_), len(self.settings.quantiles))
 
-    def _bind(self, rows: PatternRows | CappedRows) -> None:
+    def _bind(self, rows: DenseRows | TopKRows) -> None:
         """Divide among ranks what the relations do once; one alone does it when it is needed."""
-        if ranks().number > 1 and self.store is None:
+        if world().number > 1 and self.store is None:
             rows.bind()
 
     def _choose_relations(self, view: TrainingView) -> None:
         settings = self.settings.checked()
         if self.block_rows is not None and self.block_rows < 1:
             raise UsageError(f"block_rows={self.block_rows} must be at least 1, or None.")
-        self.relations_, self.left_out_ = usable(resolve_relations(self.relations), view)
+        self.relations_, self.left_out_ = usable_relations(resolve_relations(self.relations), view)
         if not self.relations_:
             raise DataError(
                 "None of the chosen relations can be computed: "
@@ -143,10 +143,10 @@ class XGSampler:
         self, view: TrainingView, table: PatternCounts, groups: GroupCounts | None
     ) -> XGSampler:
         self.view_, self.counts_, self.groups_ = view, table, groups
-        self._rows: PatternRows | CappedRows | None = None
+        self._rows: DenseRows | TopKRows | None = None
         self.index_recall_ = {}
         names = [relation.name for relation in self.relations_]
-        self.stumps_, self.relation_weights_ = learn(names, self.settings, table)
+        self.stumps_, self.relation_weights_ = fit_weights(names, self.settings, table)
         return self
 
     def positives(
@@ -176,11 +176,11 @@ class XGSampler:
                 exclude=exclude,
                 progress=progress,
             )
-            if isinstance(rows, CappedRows):
+            if isinstance(rows, TopKRows):
                 self.index_recall_ = rows.index_recall
             return found
 
-        return kept_positives(self.store, self, number, exclude, find)
+        return cached_positives(self.store, self, number, exclude, find)
 
     def forget_relations(self) -> None:
         """Let go of what the relations are made of; what asks for them makes it again."""
@@ -224,14 +224,14 @@ class XGSampler:
         """f_u(v): how likely u and v are alike for the task."""
         return self.explain(u, v).probability
 
-    def _fitted_rows(self) -> PatternRows | CappedRows:
+    def _fitted_rows(self) -> DenseRows | TopKRows:
         if not hasattr(self, "stumps_"):
             raise NotFittedError("This sampler knows no weights yet; call fit first.")
         if self._rows is None:
             self._rows = self._rows_of(self.view_)
         return self._rows
 
-    def _kept_levels(self, view: TrainingView, folds: Sequence[Fold]) -> dict[str, LevelRows]:
+    def _kept_levels(self, view: TrainingView, folds: Sequence[Fold]) -> dict[str, Levels]:
         """The levels of all folds' queries that do not hang on labels, for a GPU.
 
         It computes rows in tiles so high that those of a fold would be half empty. Only where one
@@ -240,10 +240,10 @@ class XGSampler:
         queries = np.unique(np.concatenate([fold.queries for fold in folds]))
         rows = self._rows_of(view)
         if (
-            isinstance(rows, CappedRows)
+            isinstance(rows, TopKRows)
             or not tiles_are_tall(rows.device)
             or self.store is not None
-            or ranks().number > 1
+            or world().number > 1
             or len(queries) > self._height(view)
             or any(fold.view.shared is not view.shared for fold in folds)
         ):
@@ -254,17 +254,19 @@ class XGSampler:
             return {}
 
     def _rows_of(
-        self, view: TrainingView, kept: dict[str, LevelRows] | None = None
-    ) -> PatternRows | CappedRows:
+        self, view: TrainingView, kept: dict[str, Levels] | None = None
+    ) -> DenseRows | TopKRows:
         quantiles, cap = self.settings.quantiles, self.settings.cap
         if cap is None:
-            return PatternRows(self.relations_, view, quantiles, self.store, kept)
+            return DenseRows(self.relations_, view, quantiles, self.store, kept)
         index_past = self.settings.index_past
-        return CappedRows(self.relations_, view, quantiles, cap, index_past, self.store)
+        return TopKRows(self.relations_, view, quantiles, cap, index_past, self.store)
 
     def _height(self, view: TrainingView) -> int:
         usual = (
-            block_height(view.num_nodes, view.device) if self.settings.cap is None else LISTED_ROWS
+            rows_per_block(view.num_nodes, view.device)
+            if self.settings.cap is None
+            else TOPK_BLOCK_ROWS
         )
         return self.block_rows or usual
 
@@ -316,7 +318,7 @@ class PairExplanation:
     probability: float
 
 
-def counted(sampler: XGSampler) -> dict[str, np.ndarray]:
+def counts_to_arrays(sampler: XGSampler) -> dict[str, np.ndarray]:
     """The counts of a fitted sampler, and those of its groups where it has them."""
     arrays = {"codes": sampler.counts_.codes, "counts": sampler.counts_.counts}
     if sampler.groups_ is None:
@@ -325,7 +327,9 @@ def counted(sampler: XGSampler) -> dict[str, np.ndarray]:
     return arrays | {"group_codes": table.codes, "group_counts": table.counts}
 
 
-def restored(sampler: XGSampler, view: TrainingView, arrays: Mapping[str, np.ndarray]) -> XGSampler:
+def sampler_from_counts(
+    sampler: XGSampler, view: TrainingView, arrays: Mapping[str, np.ndarray]
+) -> XGSampler:
     """The sampler, fitted from what `counted` gave; older files have no groups."""
     by_group = None
     if "group_codes" in arrays:
@@ -333,14 +337,16 @@ def restored(sampler: XGSampler, view: TrainingView, arrays: Mapping[str, np.nda
     return sampler.restore(view, PatternCounts(arrays["codes"], arrays["counts"]), by_group)
 
 
-class Learned(NamedTuple):
+class FittedWeights(NamedTuple):
     """The stumps, and the weights they come to, in training order."""
 
     stumps: Stumps
     weights: tuple[RelationWeight, ...]
 
 
-def learn(names: Sequence[str], settings: SamplerSettings, table: PatternCounts) -> Learned:
+def fit_weights(
+    names: Sequence[str], settings: SamplerConfig, table: PatternCounts
+) -> FittedWeights:
     """Fit the stumps of the relations `names`, the digits of the codes, to counts of patterns."""
     top = len(settings.quantiles)
     digits, counts = table.levels(len(names), top), table.counts
@@ -372,4 +378,4 @@ def learn(names: Sequence[str], settings: SamplerSettings, table: PatternCounts)
         )
         for place, r in enumerate(order)
     )
-    return Learned(stumps, weights)
+    return FittedWeights(stumps, weights)

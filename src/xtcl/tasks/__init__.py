@@ -16,7 +16,7 @@ def make_task(task: str | Task) -> Task:
         return task
     if task not in TASKS:
         raise UsageError(
-            f"There is no task '{task}'. Known: {', '.join(TASKS)}; or give an OwnTask with your "
+            f"There is no task '{task}'. Known: {', '.join(TASKS)}; or give a CustomTask with your "
             "own indicator function."
         )
     return TASKS[task]()

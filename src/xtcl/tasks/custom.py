@@ -8,17 +8,17 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from xtcl.config import Recipe, SamplerSettings
+from xtcl.config import FitConfig, SamplerConfig
 from xtcl.errors import UsageError
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold, Indicator, label_folds
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.results import FittedEmbedding, NodeAnswer
-from xtcl.tasks.task import Choice
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.results import FittedEmbedding, NodePredictions
+from xtcl.tasks.task import Selected
+from xtcl.tasks.training_data import TrainingData
 
 
-class OwnTask(NodeClassification):
+class CustomTask(NodeClassification):
     """I_t(u, v) is given by `alike`, for the nodes among which it is known.
 
     Args:
@@ -39,7 +39,7 @@ class OwnTask(NodeClassification):
         nodes = np.flatnonzero(nodes) if nodes.dtype == bool else nodes
         self.known = np.unique(nodes.astype(np.int64))
 
-    def recipe(self, encoder: str) -> Recipe:
+    def recipe(self, encoder: str) -> FitConfig:
         """That of node classification, with all of the best candidates for positives.
 
         What chance is a high one, and what to believe of a relation beforehand, hangs on how rare
@@ -47,7 +47,7 @@ class OwnTask(NodeClassification):
         """
         return replace(
             super().recipe(encoder),
-            sampler=SamplerSettings(),
+            sampler=SamplerConfig(),
             least_chance=0.0,
             doubt=1.0,
             sure=1.0,
@@ -65,15 +65,15 @@ class OwnTask(NodeClassification):
 
     def fit_head(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         embedding: Tensor,
-        choice: Choice,
+        choice: Selected,
         seed: int,
     ) -> None:
         """No head: the task defines no answer."""
         return None
 
-    def answer(self, head: object, fitted: FittedEmbedding, num_classes: int) -> NodeAnswer:
+    def answer(self, head: object, fitted: FittedEmbedding, num_classes: int) -> NodePredictions:
         """Refuse: nothing can be predicted or scored."""
         raise UsageError(
             "A task of your own has no head, so there is nothing to predict or score: use "

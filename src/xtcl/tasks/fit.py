@@ -11,30 +11,30 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from xtcl.config import Plan, Recipe, plain
-from xtcl.device import give_back_freed
-from xtcl.distributed import ranks
+from xtcl.config import EnsembleConfig, FitConfig, to_builtin
+from xtcl.device import trim_heap
+from xtcl.distributed import world
 from xtcl.graph.graph import Graph
 from xtcl.nn import encoder_maker
 from xtcl.nn.encoder import encoder_inputs
-from xtcl.nn.ensemble import HOPS, Joined
-from xtcl.nn.functional import forget
+from xtcl.nn.ensemble import HOPS, EncoderEnsemble
+from xtcl.nn.functional import clear_tensor_caches
 from xtcl.nn.loss import Loss
 from xtcl.progress import Progress
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.positives import Positives
-from xtcl.sampling.xgsampler import XGSampler, counted, restored
+from xtcl.sampling.xgsampler import XGSampler, counts_to_arrays, sampler_from_counts
 from xtcl.tasks.link_head import SignalHead
-from xtcl.tasks.results import NOTHING, Answer, FittedEmbedding
-from xtcl.tasks.task import Choice, Task, Train
-from xtcl.tasks.training_data import TrainingSide
-from xtcl.training.checkpoint import NoCheckpoints
-from xtcl.training.early_stopping import Judge, Watch
+from xtcl.tasks.results import NO_POSITIVES, FittedEmbedding, Predictions
+from xtcl.tasks.task import Selected, Task, Train
+from xtcl.tasks.training_data import TrainingData
+from xtcl.training.checkpoint import NullCheckpoints
+from xtcl.training.early_stopping import EarlyStopping, Scorer
 from xtcl.training.trainer import embed, train
 
-LEAD = 0.005
+MIN_GAIN = 0.005
 """By how much the log-likelihood of a held-out label must be higher with all that was learned, some
 of which may have seen it. On Cora, CiteSeer and Computers it is by 0.01 and more, on Photo not."""
 
@@ -49,15 +49,15 @@ class FittedTask:
     num_classes: int
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> Predictions:
         """What the head says."""
         return self.task.answer(self.head, self.fitted, self.num_classes)
 
 
 def fit_task(
-    side: TrainingSide,
+    side: TrainingData,
     task: Task,
-    recipe: Recipe | None = None,
+    recipe: FitConfig | None = None,
     options: FitOptions | None = None,
 ) -> FittedTask:
     """Fit embeddings and head on the training side of the data."""
@@ -65,17 +65,17 @@ def fit_task(
     name = options.encoder if isinstance(options.encoder, str) else "own"
     recipe = recipe or task.recipe(name)
 
-    def on(training: Graph) -> tuple[FitOptions, Found]:
+    def on(training: Graph) -> tuple[FitOptions, SampledPositives]:
         # A task may fit more than once, each time on another graph: each has its own checkpoints.
         own = replace(options, checkpoints=options.checkpoints.inside(training.fingerprint()[:16]))
-        return own, find_positives(training, task, recipe, own)
+        return own, sample_positives(training, task, recipe, own)
 
     def trial(training: Graph) -> Train:
         own, found = on(training)
-        own = replace(own, checkpoints=NoCheckpoints())  # a trial's training is not resumed
+        own = replace(own, checkpoints=NullCheckpoints())  # a trial's training is not resumed
 
-        def train(plan: Plan, judge: Judge | None, to_beat: float) -> FittedEmbedding:
-            return train_plan(training, task, recipe, plan, found, own, judge, to_beat)
+        def train(plan: EnsembleConfig, judge: Scorer | None, to_beat: float) -> FittedEmbedding:
+            return train_ensemble(training, task, recipe, plan, found, own, judge, to_beat)
 
         return train
 
@@ -91,20 +91,20 @@ def fit_task(
         task,
         recipe,
         choice,
-        train_plan(side.graph, task, recipe, choice.plan, found, own),
+        train_ensemble(side.graph, task, recipe, choice.plan, found, own),
         options,
     )
 
 
 def with_head(
-    side: TrainingSide,
+    side: TrainingData,
     task: Task,
-    recipe: Recipe,
-    choice: Choice,
+    recipe: FitConfig,
+    choice: Selected,
     fitted: FittedEmbedding,
     options: FitOptions,
 ) -> FittedTask:
-    """The embedding with its head; in doubt (`Recipe.doubt`), with less of what was learned."""
+    """The embedding with its head; in doubt (`FitConfig.doubt`), with less of what was learned."""
 
     def headed(embedded: FittedEmbedding) -> FittedTask:
         head = task.fit_head(side, embedded.embedding, choice, options.seed)
@@ -113,9 +113,11 @@ def with_head(
     chosen = headed(fitted)
     del fitted  # of the two embeddings one is not needed any more when the head is fitted again
     if recipe.doubt < 1 and chosen.fitted.plan.attributes:
-        doubted = headed(doubting(chosen.fitted, side.graph.num_attributes, recipe.doubt))
+        doubted = headed(
+            with_downweighted_encoder(chosen.fitted, side.graph.num_attributes, recipe.doubt)
+        )
         lead = task.evidence(chosen.head) - task.evidence(doubted.head)
-        if lead < LEAD:  # not where nothing is known of one of them
+        if lead < MIN_GAIN:  # not where nothing is known of one of them
             head, bare = doubted.head, replace(doubted.fitted, embedding=torch.empty(0))
             del chosen, doubted  # no embedding is there any more when the encoder gives its own
             fitted = embedded_again(bare, side.graph, options.device)
@@ -126,34 +128,34 @@ def with_head(
     chosen = replace(chosen, head=task.finish_head(side, embedding, chosen.head))
     if recipe.sure == 1:
         return chosen
-    give_back_freed()
+    trim_heap()
     head = task.second_head(side, embedding, chosen.head, recipe, options.seed)
     return replace(chosen, head=head)
 
 
-def _agreed(choice: Choice) -> Choice:
+def _agreed(choice: Selected) -> Selected:
     """The choice of the first rank, so that rounding does not lead ranks different ways."""
-    everyone = ranks()
+    everyone = world()
     if everyone.number == 1:
         return choice
     return _choice(everyone.tensors_from_first(_tensors(choice)) or {})
 
 
-def _tensors(choice: Choice) -> dict[str, Tensor]:
-    text = json.dumps(plain(asdict(choice.plan))).encode()
+def _tensors(choice: Selected) -> dict[str, Tensor]:
+    text = json.dumps(to_builtin(asdict(choice.plan))).encode()
     scorer = {} if choice.scorer is None else choice.scorer.to_tensors()
     arrays = {f"scorer.{name}": torch.from_numpy(array) for name, array in scorer.items()}
     return arrays | {"plan": torch.frombuffer(bytearray(text), dtype=torch.uint8)}
 
 
-def _choice(tensors: dict[str, Tensor]) -> Choice:
-    plan = Plan.from_plain(json.loads(tensors["plan"].numpy().tobytes()))
+def _choice(tensors: dict[str, Tensor]) -> Selected:
+    plan = EnsembleConfig.from_plain(json.loads(tensors["plan"].numpy().tobytes()))
     scorer = {
         name.removeprefix("scorer."): tensor.numpy()
         for name, tensor in tensors.items()
         if name.startswith("scorer.")
     }
-    return Choice(plan, SignalHead.from_tensors(scorer) if scorer else None)
+    return Selected(plan, SignalHead.from_tensors(scorer) if scorer else None)
 
 
 @dataclass(frozen=True)
@@ -169,10 +171,10 @@ class FitOptions:
     keep_relations: bool = True  # after the positives, for explanations and scores of links
     store: RelationStore | None = None
     progress: Progress = field(default_factory=Progress)
-    checkpoints: NoCheckpoints = field(default_factory=NoCheckpoints)
+    checkpoints: NullCheckpoints = field(default_factory=NullCheckpoints)
 
 
-class Found(NamedTuple):
+class SampledPositives(NamedTuple):
     """What the sampler learned, and the table [V, B] of positives it found.
 
     `trust` is the share of the best candidates that are likely enough, but never less than one of
@@ -184,7 +186,9 @@ class Found(NamedTuple):
     trust: float = 1.0
 
     @classmethod
-    def among(cls, candidates: Positives, sampler: XGSampler, recipe: Recipe) -> Found:
+    def among(
+        cls, candidates: Positives, sampler: XGSampler, recipe: FitConfig
+    ) -> SampledPositives:
         """Those of the sampler's best candidates that the recipe takes for positives."""
         likely = (candidates.chances >= recipe.least_chance)[candidates.filled]
         share = float(likely.mean()) if len(likely) else 0.0
@@ -192,9 +196,9 @@ class Found(NamedTuple):
         return cls(sampler, nodes, max(share, 1 / recipe.positives))
 
 
-def fit_sampler(training: Graph, task: Task, recipe: Recipe, options: FitOptions) -> XGSampler:
+def fit_sampler(training: Graph, task: Task, recipe: FitConfig, options: FitOptions) -> XGSampler:
     """Learn from `training` which relations speak for the task."""
-    view = TrainingView.of(training, TrainingSide(training).labelled, options.device)
+    view = TrainingView.of(training, TrainingData(training).labelled, options.device)
     sampler = XGSampler(
         options.relations,
         recipe.sampler,
@@ -205,43 +209,45 @@ def fit_sampler(training: Graph, task: Task, recipe: Recipe, options: FitOptions
     saved = options.checkpoints.load("counts")
     if saved is not None:
         arrays = {name: tensor.numpy() for name, tensor in saved.items()}
-        return restored(sampler, view, arrays)
+        return sampler_from_counts(sampler, view, arrays)
     folds = task.folds(view, recipe.crossfit, np.random.default_rng([options.seed, 0]))
     with options.progress.stage("learning which relations matter", len(folds)) as advance:
         sampler.fit(view, folds, advance)
-    kept = {name: torch.from_numpy(array) for name, array in counted(sampler).items()}
+    kept = {name: torch.from_numpy(array) for name, array in counts_to_arrays(sampler).items()}
     options.checkpoints.save("counts", kept)
     return sampler
 
 
-def find_positives(training: Graph, task: Task, recipe: Recipe, options: FitOptions) -> Found:
+def sample_positives(
+    training: Graph, task: Task, recipe: FitConfig, options: FitOptions
+) -> SampledPositives:
     """Fit the sampler and take every node's best candidates."""
     sampler = fit_sampler(training, task, recipe, options)
     saved = options.checkpoints.load("positives")
     if saved is not None:
-        return Found(sampler, saved["nodes"].numpy(), float(saved["trust"]))
+        return SampledPositives(sampler, saved["nodes"].numpy(), float(saved["trust"]))
     with options.progress.stage("finding positives", sampler.view_.num_nodes) as advance:
         unwanted = task.excluded(sampler.view_, recipe)
         candidates = sampler.positives(recipe.positives, exclude=unwanted, progress=advance)
-    found = Found.among(candidates, sampler, recipe)
+    found = SampledPositives.among(candidates, sampler, recipe)
     trust = torch.tensor(found.trust, dtype=torch.float64)
     kept = {"nodes": torch.from_numpy(found.positives), "trust": trust}
     options.checkpoints.save("positives", kept)
     if not options.keep_relations:
         sampler.forget_relations()
-    give_back_freed()
+    trim_heap()
     return found
 
 
-def train_plan(
+def train_ensemble(
     training: Graph,
     task: Task,
-    recipe: Recipe,
-    plan: Plan,
-    found: Found,
+    recipe: FitConfig,
+    plan: EnsembleConfig,
+    found: SampledPositives,
     options: FitOptions,
-    judge: Judge | None = None,
-    to_beat: float = NOTHING,
+    judge: Scorer | None = None,
+    to_beat: float = NO_POSITIVES,
 ) -> FittedEmbedding:
     """Train the members of `plan` one after the other, each with a seed of its own, and join them.
 
@@ -251,9 +257,9 @@ def train_plan(
     x, edge_index = encoder_inputs(training, options.device)
     sources = task.sources(found.sampler.view_, found.positives, recipe)
     encoders, parts, losses, members = [], [], [], []
-    verdict = NOTHING
+    verdict = NO_POSITIVES
     for number, member in enumerate(plan.members):
-        watch = None if judge is None else Watch(judge, to_beat=to_beat)
+        watch = None if judge is None else EarlyStopping(judge, to_beat=to_beat)
         with options.progress.stage("training", member.training.epochs) as advance:
             encoder, trained = train(
                 encoder_maker(options.encoder, x.shape[1], member.encoder),
@@ -267,7 +273,7 @@ def train_plan(
                 watch=watch,
                 loss=options.loss,
             )
-        give_back_freed()
+        trim_heap()
         verdict = verdict if watch is None else watch.best
         encoders.append(encoder)
         parts.append(trained.embedding)
@@ -276,16 +282,18 @@ def train_plan(
         members.append(member.trained(epochs, found.trust))
     # The random attributes of a graph without any are nothing to keep.
     attributes = plan.attributes if training.has_attributes else 0.0
-    joined = Joined(encoders, [member.weight for member in members], attributes, found.trust)
+    joined = EncoderEnsemble(
+        encoders, [member.weight for member in members], attributes, found.trust
+    )
     with torch.no_grad():
         embedding = joined.join(parts, x, edge_index)
-    forget(joined)  # the data are no part of the model
+    clear_tensor_caches(joined)  # the data are no part of the model
     del parts
-    give_back_freed()
+    trim_heap()
     return FittedEmbedding(
         found.sampler,
         found.positives,
-        Plan(tuple(members), attributes),
+        EnsembleConfig(tuple(members), attributes),
         joined.eval(),
         embedding,
         tuple(losses),
@@ -293,7 +301,9 @@ def train_plan(
     )
 
 
-def doubting(fitted: FittedEmbedding, num_attributes: int, doubt: float) -> FittedEmbedding:
+def with_downweighted_encoder(
+    fitted: FittedEmbedding, num_attributes: int, doubt: float
+) -> FittedEmbedding:
     """The fit with its trust in what was learned multiplied by `doubt`.
 
     Its embedding is what the encoder would say, to rounding: what was learned is shortened, and no
@@ -311,7 +321,7 @@ def embedded_again(
 ) -> FittedEmbedding:
     """The fit with the embedding that its encoder gives, to the last bit."""
     embedding = embed(fitted.encoder, *encoder_inputs(training, device), fitted.plan.batch)
-    forget(fitted.encoder)  # the data are no part of the model
+    clear_tensor_caches(fitted.encoder)  # the data are no part of the model
     return replace(fitted, embedding=embedding)
 
 

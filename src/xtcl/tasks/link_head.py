@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from xtcl.errors import DataError, UsageError, first_few
-from xtcl.nn.functional import unit_rows
+from xtcl.nn.functional import normalize
 from xtcl.tasks.logistic import (
-    USUAL_STRENGTH,
+    DEFAULT_C,
     Floats,
     LogisticHead,
-    Rows,
+    RowMatrix,
     checked_rows,
     fit_logistic,
     logistic_path,
@@ -25,7 +25,7 @@ from xtcl.tasks.logistic import (
 from xtcl.tasks.metrics import auc
 from xtcl.tasks.results import FittedEmbedding
 
-KINDS = ("cosine", "inner", "hadamard")
+LINK_SCORERS = ("cosine", "inner", "hadamard")
 
 
 LINK_FOLDS = 3
@@ -33,7 +33,7 @@ LINK_FOLDS = 3
 
 # Links that made z are easier than others, so strong penalties do best on sparse graphs; a coarse
 # grid is enough, because hidden links judge it.
-LINK_STRENGTHS = (0.03, 0.3, 3.0, 30.0)
+LINK_C_VALUES = (0.03, 0.3, 3.0, 30.0)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class LinkHead:
     bias_: float
     strength_: float
 
-    def score(self, z: Rows, pairs: ArrayLike, device: torch.device | None = None) -> Floats:
+    def score(self, z: RowMatrix, pairs: ArrayLike, device: torch.device | None = None) -> Floats:
         """One score per column of pairs [2, n]: the higher, the more likely a link.
 
         Computed on `device`, the CPU by default.
@@ -97,11 +97,11 @@ class LinkHead:
 
 def fit_link_head(
     kind: str,
-    z: Rows,
+    z: RowMatrix,
     positives: ArrayLike,
     negatives: ArrayLike,
     *,
-    strengths: Sequence[float] = LINK_STRENGTHS,
+    strengths: Sequence[float] = LINK_C_VALUES,
     seed: int = 0,
     max_pairs: int = 20_000,
     validation: tuple[ArrayLike, ArrayLike] | None = None,
@@ -126,7 +126,7 @@ def fit_link_head(
     pairs = np.hstack(sides)
     if _checked_kind(kind) != "hadamard":
         scores = pair_scores(rows, pairs, unit=kind == "cosine")[:, None]
-        return _link_head(kind, _only_fit(scores, labels, USUAL_STRENGTH, device))
+        return _link_head(kind, _only_fit(scores, labels, DEFAULT_C, device))
     features = pair_features(rows, pairs)
     if len(strengths) == 1:
         return _link_head(kind, _only_fit(features, labels, strengths[0], device))
@@ -146,7 +146,7 @@ def fit_link_head(
     return max((_link_head(kind, head) for head in path), key=lambda h: _auc(h, rows, *validation))
 
 
-def _auc(head: LinkHead, z: Rows, positives: ArrayLike, negatives: ArrayLike) -> float:
+def _auc(head: LinkHead, z: RowMatrix, positives: ArrayLike, negatives: ArrayLike) -> float:
     return auc(head.score(z, positives), head.score(z, negatives))
 
 
@@ -170,7 +170,7 @@ def _link_head(kind: str, head: LogisticHead) -> LinkHead:
     return LinkHead(kind, *collapsed(head), head.strength_)
 
 
-def _at_most(pairs: Pairs, limit: int, rng: np.random.Generator, what: str) -> Pairs:
+def _at_most(pairs: NodePairs, limit: int, rng: np.random.Generator, what: str) -> NodePairs:
     if limit < 1:
         raise UsageError(f"max_pairs leaves {limit} {what}; allow at least 2 pairs.")
     if not pairs.shape[1]:
@@ -181,8 +181,10 @@ def _at_most(pairs: Pairs, limit: int, rng: np.random.Generator, what: str) -> P
 
 
 def _checked_kind(kind: str) -> str:
-    if kind not in KINDS:
-        raise UsageError(f"There is no link scorer named {kind!r}; use one of {', '.join(KINDS)}.")
+    if kind not in LINK_SCORERS:
+        raise UsageError(
+            f"There is no link scorer named {kind!r}; use one of {', '.join(LINK_SCORERS)}."
+        )
     return kind
 
 
@@ -197,7 +199,7 @@ class LinkBlocks:
         self.head = head
         self.fitted = fitted
         self.rows = fitted.embedding.double()
-        self.unit = unit_rows(self.rows)
+        self.unit = normalize(self.rows)
 
     def scores(self, nodes: Tensor, others: Tensor) -> Floats:
         """Log-odds [b, m]; no node may have more links than any of the others has."""
@@ -241,7 +243,7 @@ def _scores(
 # relations and embeddings know too much.
 
 
-SMALL = 1e4
+SMALL_GRAPH = 1e4
 """One over the similarity from which on the logarithm of a signal grows."""
 
 
@@ -249,19 +251,21 @@ ENOUGH = 100
 """Hidden links from which on a few dozen weights can be learned."""
 
 
-def signals(fitted: FittedEmbedding, scorer: LinkHead, pairs: Pairs) -> Floats:
+def signals(fitted: FittedEmbedding, scorer: LinkHead, pairs: NodePairs) -> Floats:
     """The signals of pairs [2, n], one in a column, in the order of `signal_names`."""
     score = scorer.score(fitted.embedding, pairs)  # checks the pairs, too
     return with_relations(fitted, score, pair_scores(fitted.embedding, pairs, unit=True), pairs)
 
 
-def with_relations(fitted: FittedEmbedding, score: Floats, cosine: Floats, pairs: Pairs) -> Floats:
+def with_relations(
+    fitted: FittedEmbedding, score: Floats, cosine: Floats, pairs: NodePairs
+) -> Floats:
     """The signals of pairs whose embeddings have been compared: the scorer's score and cosine."""
     degree = np.diff(fitted.sampler.view_.adjacency.indptr)
     from_fewer = np.where(degree[pairs[0]] > degree[pairs[1]], pairs[::-1], pairs)
     fewer, more = np.log1p(degree[from_fewer])
     related = fitted.sampler.similarities(from_fewer).astype(np.float64)
-    return np.column_stack([score, cosine, fewer, more, related, np.log1p(SMALL * related)])
+    return np.column_stack([score, cosine, fewer, more, related, np.log1p(SMALL_GRAPH * related)])
 
 
 def signal_names(fitted: FittedEmbedding) -> tuple[str, ...]:
@@ -295,8 +299,8 @@ class SignalHead:
         cls,
         fitted: FittedEmbedding,
         scorer: LinkHead,
-        links: Pairs,
-        non_links: Pairs,
+        links: NodePairs,
+        non_links: NodePairs,
         *,
         seed: int = 0,
     ) -> SignalHead:
@@ -323,7 +327,7 @@ class SignalHead:
             scorer, signal_names(fitted), weight / spread, bias - float(weight @ (mean / spread))
         )
 
-    def score(self, fitted: FittedEmbedding, pairs: Pairs) -> Floats:
+    def score(self, fitted: FittedEmbedding, pairs: NodePairs) -> Floats:
         """Log-odds of a link for each of the pairs [2, n]."""
         if len(self.names) == 1:
             return float(self.weight_[0]) * self.scorer.score(fitted.embedding, pairs) + self.bias_
@@ -366,14 +370,14 @@ class SignalHead:
             ) from missing
 
 
-Pairs = NDArray[np.int64]
+NodePairs = NDArray[np.int64]
 
 
 # Numbers held at once while scoring: 32 MiB a side.
-BLOCK = 2**22
+PAIRS_PER_BLOCK = 2**22
 
 
-def checked_pairs(pairs: ArrayLike, num_nodes: int) -> Pairs:
+def checked_pairs(pairs: ArrayLike, num_nodes: int) -> NodePairs:
     """`pairs` as integers [2, n] that name rows of the embedding, or a DataError."""
     columns = np.asarray(pairs)
     if columns.ndim != 2 or len(columns) != 2 or not np.issubdtype(columns.dtype, np.integer):
@@ -391,7 +395,7 @@ def checked_pairs(pairs: ArrayLike, num_nodes: int) -> Pairs:
 
 
 def pair_scores(
-    z: Rows,
+    z: RowMatrix,
     pairs: ArrayLike,
     *,
     unit: bool,
@@ -417,21 +421,21 @@ def pair_scores(
     return np.asarray(torch.cat(scores).cpu().numpy()) if scores else np.zeros(0)
 
 
-def pair_features(z: Rows, pairs: ArrayLike, device: torch.device | None = None) -> Tensor:
+def pair_features(z: RowMatrix, pairs: ArrayLike, device: torch.device | None = None) -> Tensor:
     """The Hadamard product of both rows at unit length, [n, d], on the device."""
     rows = checked_rows(z, "The embedding", device)
     products = list(_products(rows, checked_pairs(pairs, len(rows)), unit=True))
     return torch.cat(products) if products else rows.new_zeros(0, rows.shape[1]).double()
 
 
-def _products(rows: Tensor, columns: Pairs, unit: bool) -> Iterator[Tensor]:
+def _products(rows: Tensor, columns: NodePairs, unit: bool) -> Iterator[Tensor]:
     """z_u z_v in float64, block by block of pairs."""
     length = torch.ones(len(rows), 1, dtype=torch.float64, device=rows.device)
     if unit:
         measured = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
         length = measured.where(measured > 0, length)
     ends = torch.from_numpy(columns).to(rows.device)
-    step = max(1, BLOCK // max(1, rows.shape[1]))
+    step = max(1, PAIRS_PER_BLOCK // max(1, rows.shape[1]))
     for u, v in (part.unbind() for part in torch.split(ends, step, dim=1) if ends.shape[1]):
         left, right = (rows[node].double().div_(length[node]) for node in (u, v))
         yield left.mul_(right)

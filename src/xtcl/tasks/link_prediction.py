@@ -10,26 +10,26 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.config import Member, Plan, Recipe, TrainingSettings
+from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, TrainingConfig
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
-from xtcl.nn.functional import unit_rows
+from xtcl.nn.functional import normalize
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold, link_folds
-from xtcl.tasks.link_head import KINDS, LinkHead, SignalHead, fit_link_head
-from xtcl.tasks.logistic import Rows, checked_rows
+from xtcl.tasks.link_head import LINK_SCORERS, LinkHead, SignalHead, fit_link_head
+from xtcl.tasks.logistic import RowMatrix, checked_rows
 from xtcl.tasks.metrics import auc, device_auc
-from xtcl.tasks.results import FittedEmbedding, LinkAnswer
-from xtcl.tasks.task import Choice, Task, Trial
-from xtcl.tasks.training_data import TrainingSide
-from xtcl.training.batch import PositiveSource
-from xtcl.training.early_stopping import Judge
+from xtcl.tasks.results import FittedEmbedding, LinkScores
+from xtcl.tasks.task import Selected, Task, Trial
+from xtcl.tasks.training_data import TrainingData
+from xtcl.training.batch import PositiveLists
+from xtcl.training.early_stopping import Scorer
 
-HIDDEN_SHARE = 0.1
+VALIDATION_LINK_SHARE = 0.1
 """Share of the training links that the choice of plan and scorer keeps from fits of their own."""
 
 
-GENTLE = TrainingSettings(
+GENTLE = TrainingConfig(
     epochs=30,
     anchors=None,
     learning_rate=2e-3,
@@ -42,14 +42,18 @@ GENTLE = TrainingSettings(
 SHARP = replace(GENTLE, epochs=150, temperature=0.05, link_dropout=0.3)
 
 
-PLANS = {
+LINK_ENSEMBLES = {
     "gcn": (
-        Plan((Member({"width": 512, "hops": 1, "dropout": 0.7}, GENTLE),)),
-        Plan((Member({"width": 512, "hops": 1, "dropout": 0.2, "layers": 2}, SHARP),)),
+        EnsembleConfig((EncoderConfig({"width": 512, "hops": 1, "dropout": 0.7}, GENTLE),)),
+        EnsembleConfig(
+            (EncoderConfig({"width": 512, "hops": 1, "dropout": 0.2, "layers": 2}, SHARP),)
+        ),
     ),
     "gat": (
-        Plan((Member({"width": 512, "dropout": 0.7}, replace(GENTLE, learning_rate=4e-3)),)),
-        Plan((Member({"width": 512, "dropout": 0.2}, SHARP),)),
+        EnsembleConfig(
+            (EncoderConfig({"width": 512, "dropout": 0.7}, replace(GENTLE, learning_rate=4e-3)),)
+        ),
+        EnsembleConfig((EncoderConfig({"width": 512, "dropout": 0.2}, SHARP),)),
     ),
 }
 
@@ -60,18 +64,18 @@ class LinkPrediction(Task):
     name: ClassVar[str] = "links"
     metric: ClassVar[str] = "auc"
 
-    def recipe(self, encoder: str) -> Recipe:
+    def recipe(self, encoder: str) -> FitConfig:
         """One layer trained gently, or a sharper loss and longer training: hidden links will tell.
 
         Sparse graphs want the first and lose up to a point with the second; dense ones gain a tenth
         or two with it. docs/accuracy.md has the figures.
         """
-        return Recipe(
+        return FitConfig(
             positives=10,
             draws=2,
             link_draws=4,
             candidate_weight=0.3,
-            plans=PLANS.get(encoder, (Plan((Member({}, GENTLE),)),)),
+            plans=LINK_ENSEMBLES.get(encoder, (EnsembleConfig((EncoderConfig({}, GENTLE),)),)),
             stop_early=True,
             signals=True,
         )
@@ -80,25 +84,25 @@ class LinkPrediction(Task):
         """Pairs of linked nodes with all nodes."""
         return link_folds(view, folds, rng)
 
-    def excluded(self, view: TrainingView, recipe: Recipe) -> sp.csr_array | None:
+    def excluded(self, view: TrainingView, recipe: FitConfig) -> sp.csr_array | None:
         """Known links, where they are positives outright."""
         return view.adjacency if recipe.link_draws else None
 
     def sources(
-        self, view: TrainingView, positives: np.ndarray, recipe: Recipe
-    ) -> list[PositiveSource]:
+        self, view: TrainingView, positives: np.ndarray, recipe: FitConfig
+    ) -> list[PositiveLists]:
         """Known links, and the sampler's best candidates among the unlinked."""
-        candidates = PositiveSource.from_table(positives, recipe.draws, recipe.candidate_weight)
+        candidates = PositiveLists.from_table(positives, recipe.draws, recipe.candidate_weight)
         if not recipe.link_draws:
             return [candidates]
-        return [PositiveSource.from_links(view.adjacency, recipe.link_draws), candidates]
+        return [PositiveLists.from_links(view.adjacency, recipe.link_draws), candidates]
 
     def choose(
-        self, side: TrainingSide, recipe: Recipe, trial: Trial, seed: int, device: torch.device
-    ) -> Choice:
+        self, side: TrainingData, recipe: FitConfig, trial: Trial, seed: int, device: torch.device
+    ) -> Selected:
         """Plan, epochs and scorer with the best AUC on links hidden from relations to head."""
-        links = hide_links(side, HIDDEN_SHARE, seed)
-        judge = cosine_judge(links, device) if recipe.stop_early else None
+        links = hide_links(side, VALIDATION_LINK_SHARE, seed)
+        judge = cosine_auc(links, device) if recipe.stop_early else None
         train = trial(links.graph)
 
         choices, verdicts = [], [float("-inf")]
@@ -110,14 +114,14 @@ class LinkPrediction(Task):
         # max keeps the first of equals, and the plan listed first is the usual one.
         _, best, scorer = max(choices, key=lambda choice: choice[0])
         if not recipe.signals:
-            return Choice(best.plan, SignalHead.of(scorer))
-        return Choice(best.plan, SignalHead.fit(best, scorer, *links.hidden, seed=seed))
+            return Selected(best.plan, SignalHead.of(scorer))
+        return Selected(best.plan, SignalHead.fit(best, scorer, *links.hidden, seed=seed))
 
     def fit_head(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         embedding: Tensor,
-        choice: Choice,
+        choice: Selected,
         seed: int,
     ) -> SignalHead:
         """The chosen scorer, fitted on all links, with the weights that hidden links gave."""
@@ -126,9 +130,9 @@ class LinkPrediction(Task):
         scorer = fit_chosen(choice.scorer.scorer, side, embedding, seed)
         return choice.scorer.around(scorer)
 
-    def answer(self, head: SignalHead, fitted: FittedEmbedding, num_classes: int) -> LinkAnswer:
+    def answer(self, head: SignalHead, fitted: FittedEmbedding, num_classes: int) -> LinkScores:
         """Scores of pairs."""
-        return LinkAnswer(lambda pairs: head.score(fitted, pairs))
+        return LinkScores(lambda pairs: head.score(fitted, pairs))
 
 
 @dataclass(frozen=True)
@@ -139,12 +143,12 @@ class HiddenLinks:
     kept: tuple[np.ndarray, np.ndarray]
     hidden: tuple[np.ndarray, np.ndarray]
 
-    def judge(self, head: LinkHead, rows: Rows, device: torch.device | None = None) -> float:
+    def judge(self, head: LinkHead, rows: RowMatrix, device: torch.device | None = None) -> float:
         """The AUC of a scorer on the hidden part."""
         return auc(*(head.score(rows, pairs, device) for pairs in self.hidden))
 
 
-def hide_links(side: TrainingSide, share: float, seed: int) -> HiddenLinks:
+def hide_links(side: TrainingData, share: float, seed: int) -> HiddenLinks:
     """Hide a share of the training links, and of the training non-links."""
     rng = np.random.default_rng([seed, side.graph.num_edges])
     (hidden, kept), (hidden_non, kept_non) = (
@@ -161,33 +165,33 @@ def _divide(
     return pairs[:, np.sort(order[:cut])], pairs[:, np.sort(order[cut:])]
 
 
-def cosine_judge(links: HiddenLinks, device: torch.device) -> Judge:
+def cosine_auc(links: HiddenLinks, device: torch.device) -> Scorer:
     """Judges embeddings by the AUC of their cosines on the hidden links."""
     sides = [torch.from_numpy(np.array(pairs)).to(device) for pairs in links.hidden]
 
     def judge(embedding: Tensor) -> float:
-        rows = unit_rows(embedding)
+        rows = normalize(embedding)
         return device_auc(*((rows[u] * rows[v]).sum(dim=1) for u, v in sides))
 
     return judge
 
 
 def choose_scorer(
-    links: HiddenLinks, embedding: Rows, seed: int, *, device: torch.device | None = None
+    links: HiddenLinks, embedding: RowMatrix, seed: int, *, device: torch.device | None = None
 ) -> LinkHead:
     """The scorer with the best AUC on the hidden links, fitted on the kept ones."""
     rows = checked_rows(embedding, "The embedding", device)
     heads = [
         fit_link_head(kind, rows, *links.kept, seed=seed, validation=links.hidden, device=device)
-        for kind in KINDS
+        for kind in LINK_SCORERS
     ]
     return max(heads, key=lambda head: links.judge(head, rows))
 
 
 def fit_chosen(
     chosen: LinkHead,
-    side: TrainingSide,
-    embedding: Rows,
+    side: TrainingData,
+    embedding: RowMatrix,
     seed: int,
     *,
     device: torch.device | None = None,

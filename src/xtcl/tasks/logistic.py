@@ -20,11 +20,11 @@ from scipy.special import softmax
 from torch import Tensor
 
 from xtcl.errors import DataError, UsageError, first_few
-from xtcl.tasks.logistic_solver import PrincipalRows, Weights, principal_rows, solve_path
+from xtcl.tasks.logistic_solver import RotatedRows, Weights, rotate_rows, solve_path
 
 # Finer steps change nothing; rows that are told apart without a mistake can never be sure enough,
 # and end at the last.
-FACTORS = np.exp(np.linspace(-2.5, 2.5, 41)).tolist()
+INVERSE_TEMPERATURES = np.exp(np.linspace(-2.5, 2.5, 41)).tolist()
 
 
 CALIBRATION_BLOCK = 2**18  # scores that are multiplied at a time: 2 MiB
@@ -37,7 +37,7 @@ def calibrated_likelihood(scores: Tensor, codes: Tensor) -> float:
     return float(torch.cat(likelihoods).max())  # one look at the device
 
 
-def sureness(scores: Tensor, codes: Tensor) -> float:
+def inverse_temperature(scores: Tensor, codes: Tensor) -> float:
     """The factor under which held-out `codes` are likeliest, each class seen once more in a row.
 
     With that, n rows without a mistake speak for a chance of about (n + 1) / (n + classes) and not
@@ -45,18 +45,18 @@ def sureness(scores: Tensor, codes: Tensor) -> float:
     """
     rows, classes = scores.shape
     seen = rows * F.one_hot(codes, classes).double() + 1
-    return agreeing(scores, seen / (rows + classes))
+    return match_temperature(scores, seen / (rows + classes))
 
 
-def agreeing(scores: Tensor, chances: Tensor) -> float:
+def match_temperature(scores: Tensor, chances: Tensor) -> float:
     """The factor under which softmax(t scores) is closest to given `chances`, by cross-entropy."""
     agreement = [(chances * logs).sum(dim=2).mean(dim=1) for logs in _log_chances(scores)]
-    return float(FACTORS[int(torch.cat(agreement).argmax())])
+    return float(INVERSE_TEMPERATURES[int(torch.cat(agreement).argmax())])
 
 
 def _log_chances(scores: Tensor) -> Iterator[Tensor]:
     """The logarithms of softmax(t scores) [some t, rows, classes], for all t of FACTORS."""
-    factors = torch.tensor(FACTORS, dtype=scores.dtype, device=scores.device)
+    factors = torch.tensor(INVERSE_TEMPERATURES, dtype=scores.dtype, device=scores.device)
     for some in torch.split(factors, max(1, CALIBRATION_BLOCK // scores.numel())):
         yield (some[:, None, None] * scores).log_softmax(dim=2)
 
@@ -75,11 +75,11 @@ class Problem(NamedTuple):
     normalise: bool
     classes: Codes
     codes: Tensor
-    turned: PrincipalRows
+    turned: RotatedRows
 
 
 def prepare(
-    embedding: Rows, labels: ArrayLike, normalise: bool, device: torch.device | None
+    embedding: RowMatrix, labels: ArrayLike, normalise: bool, device: torch.device | None
 ) -> Problem:
     """Check, centre, scale and turn the training rows [n, d] with class codes [n]."""
     rows = checked_rows(embedding, "The embedding", device)
@@ -87,7 +87,7 @@ def prepare(
     mean = rows.mean(dim=0, dtype=torch.float64)
     centred = centred_rows(rows, mean)
     scale = 1.0 if normalise else _scale(centred)
-    turned = principal_rows(scaled(centred, scale, normalise), overwrite=True)
+    turned = rotate_rows(standardized(centred, scale, normalise), overwrite=True)
     known = torch.from_numpy(codes).to(rows.device)
     return Problem(mean.cpu().numpy(), scale, normalise, classes, known, turned)
 
@@ -120,7 +120,7 @@ def _scale(centred: Tensor) -> float:
     return size if size > 0 else 1.0
 
 
-def scaled(centred: Tensor, scale: float, normalise: bool) -> Tensor:
+def standardized(centred: Tensor, scale: float, normalise: bool) -> Tensor:
     """Centred rows at unit length each, or all divided by one scale; done in place."""
     if not normalise:
         return centred.div_(scale)
@@ -136,10 +136,10 @@ Floats = NDArray[np.float64]
 ROUNDING = 1e-12
 
 
-Rows = ArrayLike | Tensor
+RowMatrix = ArrayLike | Tensor
 
 
-def checked_rows(values: Rows, what: str, device: torch.device | None = None) -> Tensor:
+def checked_rows(values: RowMatrix, what: str, device: torch.device | None = None) -> Tensor:
     """`values` on `device` as a matrix of finite floats, of its own precision, or a DataError.
 
     A tensor has been checked, and is taken where it lies.
@@ -177,11 +177,11 @@ def centred_rows(rows: Tensor, centre: Tensor) -> Tensor:
 
 # C for rows of unit mean square length. Below them a few hundred labels are all but ignored; above
 # them the penalty hardly matters any more.
-STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+C_VALUES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 
 
 # Where no fold can be held out: between the values that did best on small citation graphs.
-USUAL_STRENGTH = 3.0
+DEFAULT_C = 3.0
 
 
 # Likelihoods of a few hundred rows differ by more than that from strength to strength.
@@ -189,10 +189,10 @@ CV_TOLERANCE = 1e-3
 
 
 # Nats below the likeliest strength from which on a weight, exp(-20), is nothing.
-FALLEN = 20.0
+STOP_NATS = 20.0
 
 
-def checked_strengths(strengths: Sequence[float]) -> list[float]:
+def check_c_values(strengths: Sequence[float]) -> list[float]:
     """The strengths in rising order, each once, or a UsageError."""
     rising = sorted({float(c) for c in strengths})
     if not rising or not all(0.0 < c < np.inf for c in rising):
@@ -220,33 +220,33 @@ def stratified_folds(codes: Codes, folds: int, seed: int) -> Codes:
     return fold_of
 
 
-class ChosenStrength(NamedTuple):
+class ChosenC(NamedTuple):
     """A strength, and what held-out rows say of the likeliest one; nan where none was held out."""
 
     strength: float
     accuracy: float
     likelihood: float
     """Mean log-likelihood of a held-out row at the best temperature."""
-    sureness: float
+    inverse_temperature: float
     """What scores of a fit with this strength are multiplied by to be as sure as they should."""
     near: Weights | None = None
     """About where the fit of all rows lies: the mean of those that left out a fold, with the
     nearest of the strengths tried."""
 
     @classmethod
-    def untried(cls, strength: float) -> ChosenStrength:
+    def untried(cls, strength: float) -> ChosenC:
         """A strength that no held-out row speaks for."""
-        return cls(strength, accuracy=np.nan, likelihood=np.nan, sureness=np.nan)
+        return cls(strength, accuracy=np.nan, likelihood=np.nan, inverse_temperature=np.nan)
 
 
-def choose_strength(
+def choose_c(
     rows: Tensor,
     codes: Tensor,
     num_classes: int,
     strengths: Sequence[float],
     folds: int,
     seed: int,
-) -> ChosenStrength:
+) -> ChosenC:
     r"""The strength that held-out rows speak for.
 
     .. math:: \log C = \sum_i p_i \log C_i, \qquad
@@ -261,22 +261,22 @@ def choose_strength(
 
     Past its top the likelihood falls ever faster, so strengths whose weights would be nothing
     (FALLEN) are left out. With no row to hold out (every class has one member) it is the C nearest
-    to USUAL_STRENGTH. Cost: a fit for every fold and strength, the folds solved together.
+    to DEFAULT_C. Cost: a fit for every fold and strength, the folds solved together.
     """
     if folds < 2:
         raise UsageError(f"folds is {folds}; cross-validation needs at least 2.")
-    rising = checked_strengths(strengths)
+    rising = check_c_values(strengths)
     fold_of = torch.from_numpy(stratified_folds(codes.cpu().numpy(), folds, seed)).to(codes)
     known = codes[fold_of >= 0]
     if not len(known):
-        return ChosenStrength.untried(rising[_nearest(rising, USUAL_STRENGTH)])
+        return ChosenC.untried(rising[_nearest(rising, DEFAULT_C)])
     accuracy, likelihood, factors, fits = [], [], [], []
     for scores, fit in held_out_scores(rows, codes, num_classes, rising, fold_of):
         fits.append(fit)
         accuracy.append(float((scores.argmax(dim=1) == known).double().mean()))
         likelihood.append(calibrated_likelihood(scores, known))
-        factors.append(sureness(scores, known))
-        if len(known) * (max(likelihood) - likelihood[-1]) > FALLEN:
+        factors.append(inverse_temperature(scores, known))
+        if len(known) * (max(likelihood) - likelihood[-1]) > STOP_NATS:
             break
     best = int(np.argmax(likelihood))
     # Log-factors fall about evenly with log C, so that their mean belongs to the mean of log C.
@@ -285,7 +285,7 @@ def choose_strength(
         for values in (rising[: len(likelihood)], factors)
     )
     near = fits[_nearest(rising[: len(fits)], strength)]
-    return ChosenStrength(strength, accuracy[best], likelihood[best], factor, near)
+    return ChosenC(strength, accuracy[best], likelihood[best], factor, near)
 
 
 def _nearest(strengths: Sequence[float], wanted: float) -> int:
@@ -315,10 +315,10 @@ def held_out_scores(
         yield everyone[fold_of[held], :, held], mean
 
 
-TOLERANCE = 1e-9  # relative error of the coefficients
+SOLVER_TOLERANCE = 1e-9  # relative error of the coefficients
 
 
-BLOCK = 2**22  # numbers in a block of rows to score: 32 MiB
+ROWS_PER_BLOCK = 2**22  # numbers in a block of rows to score: 32 MiB
 
 
 @dataclass(frozen=True)
@@ -343,18 +343,18 @@ class LogisticHead:
     where nothing was held out."""
     cv_likelihood_: float
     """Held-out log-likelihood of a row there, calibrated."""
-    sureness_: float
+    inverse_temperature_: float
     """What scores are multiplied by to be as sure as held-out rows say; nan where none were."""
     rough_: bool = False
     """Whether it is only good enough to be compared."""
 
-    def predict(self, z: Rows) -> Codes:
+    def predict(self, z: RowMatrix) -> Codes:
         """The class code of each row; ties to the lower code."""
         return np.asarray(self.classes_[self.scores(z).argmax(axis=1)])
 
     def predict_proba(
         self,
-        z: Rows,
+        z: RowMatrix,
         num_classes: int | None = None,
         device: torch.device | None = None,
     ) -> Floats:
@@ -377,11 +377,11 @@ class LogisticHead:
 
     def calibrated(self) -> LogisticHead:
         """The head whose chances are as high as they should be; its classes are the same."""
-        if not self.sureness_ > 0:  # nan: nothing is known about it
+        if not self.inverse_temperature_ > 0:  # nan: nothing is known about it
             return self
-        factor = self.sureness_
+        factor = self.inverse_temperature_
         coef, intercept = factor * self.coef_, factor * self.intercept_
-        return replace(self, coef_=coef, intercept_=intercept, sureness_=1.0)
+        return replace(self, coef_=coef, intercept_=intercept, inverse_temperature_=1.0)
 
     def to_tensors(self) -> dict[str, NDArray[Any]]:
         """Everything as arrays, for a safetensors file."""
@@ -395,7 +395,7 @@ class LogisticHead:
             "strength": np.array([self.strength_]),
             "cv_accuracy": np.array([self.cv_accuracy_]),
             "cv_likelihood": np.array([self.cv_likelihood_]),
-            "sureness": np.array([self.sureness_]),
+            "sureness": np.array([self.inverse_temperature_]),
         }
 
     @classmethod
@@ -412,14 +412,14 @@ class LogisticHead:
                 strength_=float(tensors["strength"][0]),
                 cv_accuracy_=float(tensors["cv_accuracy"][0]),
                 cv_likelihood_=float(tensors["cv_likelihood"][0]),
-                sureness_=float(tensors["sureness"][0]),
+                inverse_temperature_=float(tensors["sureness"][0]),
             )
         except KeyError as missing:
             raise DataError(
                 f"The saved logistic head lacks {missing}; fit and save the model again."
             ) from missing
 
-    def scores(self, z: Rows, device: torch.device | None = None) -> Floats:
+    def scores(self, z: RowMatrix, device: torch.device | None = None) -> Floats:
         """Scores [n, classes], a column for each of `classes_`."""
         return np.asarray(
             self.device_scores(checked_rows(z, "The embedding", device)).cpu().numpy()
@@ -433,23 +433,23 @@ class LogisticHead:
                 f"{len(self.mean_)}; pass rows from the model the head was fitted with."
             )
         # Prepared rows are float64; those of all nodes at once would be copies of the embedding.
-        step = max(1, BLOCK // max(1, rows.shape[1]))
+        step = max(1, ROWS_PER_BLOCK // max(1, rows.shape[1]))
         mean, coef, intercept = (
             torch.tensor(part, device=rows.device)
             for part in (self.mean_, self.coef_, self.intercept_)
         )
         scores = [
-            scaled(centred_rows(part, mean), self.scale_, self.normalise) @ coef.T + intercept
+            standardized(centred_rows(part, mean), self.scale_, self.normalise) @ coef.T + intercept
             for part in torch.split(rows, step)
         ]
         return torch.cat(scores)
 
 
 def fit_logistic(
-    embedding: Rows,
+    embedding: RowMatrix,
     labels: ArrayLike,
     *,
-    strengths: Sequence[float] = STRENGTHS,
+    strengths: Sequence[float] = C_VALUES,
     folds: int = 5,
     seed: int = 0,
     normalise: bool = True,
@@ -467,16 +467,16 @@ def fit_logistic(
     """
     problem = prepare(embedding, labels, normalise, device)
     rows, codes, num_classes = problem.turned.coordinates, problem.codes, len(problem.classes)
-    choice = choose_strength(rows, codes, num_classes, strengths, folds, seed)
+    choice = choose_c(rows, codes, num_classes, strengths, folds, seed)
     if rough and choice.near is not None:
         return replace(_head(problem, choice.near, choice), rough_=True)
     (weights,) = solve_path(
-        rows, codes, num_classes, [choice.strength], TOLERANCE, start=choice.near
+        rows, codes, num_classes, [choice.strength], SOLVER_TOLERANCE, start=choice.near
     )
     return _head(problem, weights, choice)
 
 
-def finished(head: LogisticHead, embedding: Rows, labels: ArrayLike) -> LogisticHead:
+def finished(head: LogisticHead, embedding: RowMatrix, labels: ArrayLike) -> LogisticHead:
     """The head that `fit_logistic` would have fitted, had it not been asked for a rough one."""
     if not head.rough_:
         return head
@@ -487,15 +487,15 @@ def finished(head: LogisticHead, embedding: Rows, labels: ArrayLike) -> Logistic
         fit,
         cv_accuracy_=head.cv_accuracy_,
         cv_likelihood_=head.cv_likelihood_,
-        sureness_=head.sureness_,
+        inverse_temperature_=head.inverse_temperature_,
     )
 
 
 def logistic_path(
-    embedding: Rows,
+    embedding: RowMatrix,
     labels: ArrayLike,
     *,
-    strengths: Sequence[float] = STRENGTHS,
+    strengths: Sequence[float] = C_VALUES,
     normalise: bool = True,
     device: torch.device | None = None,
     start: LogisticHead | None = None,
@@ -505,12 +505,14 @@ def logistic_path(
     The search starts from the head `start`, of the same classes: fewer steps where it is near.
     """
     problem = prepare(embedding, labels, normalise, device)
-    rising = checked_strengths(strengths)
+    rising = check_c_values(strengths)
     rows = problem.turned.coordinates
     near = None if start is None else problem.turned.rotate(_weights(start, rows))
-    path = solve_path(rows, problem.codes, len(problem.classes), rising, TOLERANCE, start=near)
+    path = solve_path(
+        rows, problem.codes, len(problem.classes), rising, SOLVER_TOLERANCE, start=near
+    )
     for strength, weights in zip(rising, path, strict=True):
-        yield _head(problem, weights, ChosenStrength.untried(strength))
+        yield _head(problem, weights, ChosenC.untried(strength))
 
 
 def _weights(head: LogisticHead, like: Tensor) -> Weights:
@@ -518,7 +520,7 @@ def _weights(head: LogisticHead, like: Tensor) -> Weights:
     return Weights(coef[None], intercept[None])
 
 
-def _head(problem: Problem, weights: Weights, choice: ChosenStrength) -> LogisticHead:
+def _head(problem: Problem, weights: Weights, choice: ChosenC) -> LogisticHead:
     coef, intercept = (part[0].cpu().numpy() for part in problem.turned.unrotate(weights))
     return LogisticHead(
         coef_=coef,
@@ -530,5 +532,5 @@ def _head(problem: Problem, weights: Weights, choice: ChosenStrength) -> Logisti
         strength_=choice.strength,
         cv_accuracy_=choice.accuracy,
         cv_likelihood_=choice.likelihood,
-        sureness_=choice.sureness,
+        inverse_temperature_=choice.inverse_temperature,
     )

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
-from xtcl.cuda_graphs import Recorder, own_stream
+from xtcl.cuda_graphs import GraphCapture, side_stream
 from xtcl.errors import DataError
 
 NEWTON_STEPS = 200
@@ -84,7 +84,7 @@ class _Problems(NamedTuple):
     """[P, K, n], 0 for rows that a problem does not keep."""
     spectrum: Tensor
     """[P, 1, d + 1]: the diagonal of the Gram matrix of [rows, 1]."""
-    lowest: ParabolaSearch
+    lowest: ConjugateGradient
 
     def only(self, which: Tensor) -> _Problems:
         """Some of the problems."""
@@ -107,7 +107,9 @@ class _Problems(NamedTuple):
         """The step to the optimum of J's quadratic model, up to `forcing` [P]."""
         design = self.rough if rough else self.exact
         rows_kept = self.kept.sum(dim=(1, 2)).to(design.rows)
-        model = Parabola.around(design, self.ridge, state.probability, self.spectrum, rows_kept)
+        model = QuadraticModel.around(
+            design, self.ridge, state.probability, self.spectrum, rows_kept
+        )
         # At unit length no square of it underflows.
         size = norm(state.gradient).clamp_min(TINY)[:, None, None]
         right = (-state.gradient / size).to(design.rows)
@@ -130,7 +132,7 @@ def solve_path(
     The first starts from `start`, which saves steps where it is near, or else from the shares of
     the classes. Problem p is fitted on the rows that `kept` [P, n] marks; without it there is one
     problem, of all rows. Every class 0..num_classes-1 needs a row in every problem. Rows are best
-    given in principal axes (`principal_rows`), where the preconditioner is good. `tolerance` bounds
+    given in principal axes (`rotate_rows`), where the preconditioner is good. `tolerance` bounds
     the relative error of W. A Hessian product costs 4 n d P (K - 1) operations; memory is the rows
     in float32 and a few P x K x n arrays.
     """
@@ -148,7 +150,7 @@ def solve_path(
     exact = Design(rows, contrasts)
     rough = Design(rows.float(), contrasts.float())
     ridge = _ridge(weights, strengths[0])
-    problems = _Problems(exact, rough, ridge, mask[:, None], target, spectrum, ParabolaSearch())
+    problems = _Problems(exact, rough, ridge, mask[:, None], target, spectrum, ConjugateGradient())
     if rows.is_cuda and len(strengths) * target.numel() <= TOGETHER:
         path = _together(problems, weights, strengths, tolerance)
     else:
@@ -338,7 +340,7 @@ LOOK = 4
 """Steps that a GPU takes before it is asked whether they were enough: asking costs about one."""
 
 
-class Parabola(NamedTuple):
+class QuadraticModel(NamedTuple):
     """The second-order model of J around a point, of P problems."""
 
     design: Design
@@ -354,7 +356,7 @@ class Parabola(NamedTuple):
     @classmethod
     def around(
         cls, design: Design, ridge: Tensor, probability: Tensor, spectrum: Tensor, kept: Tensor
-    ) -> Parabola:
+    ) -> QuadraticModel:
         """The model where rows have these probabilities, in the precision of the design.
 
         In principal axes the Gram matrix is diagonal: `spectrum` [P, 1, d + 1]. With the mean over
@@ -398,14 +400,14 @@ class _Search(NamedTuple):
     """[P]: a search that is done stands still while others go on."""
 
     @classmethod
-    def begin(cls, model: Parabola, right: Tensor, forcing: Tensor) -> _Search:
+    def begin(cls, model: QuadraticModel, right: Tensor, forcing: Tensor) -> _Search:
         """At zero, to end when the residual has shrunk by `forcing` [P]."""
         direction = model.precondition(right)
         size = dot(right, direction)
         enough = forcing**2 * size
         return cls(torch.zeros_like(right), right.clone(), direction, size, enough, size > enough)
 
-    def advance(self, model: Parabola) -> None:
+    def advance(self, model: QuadraticModel) -> None:
         """One step."""
         still = torch.zeros_like(self.size)
         image = model.curvature(self.direction)
@@ -423,23 +425,23 @@ class _Search(NamedTuple):
 class _Held(NamedTuple):
     """A recorded step, and what it reads and changes."""
 
-    model: Parabola
+    model: QuadraticModel
     search: _Search
     step: torch.cuda.CUDAGraph
 
 
-class ParabolaSearch:
+class ConjugateGradient:
     """Finds the lowest points of parabolas of one design, one after the other."""
 
     def __init__(self) -> None:
-        self._recorder = Recorder()
+        self._recorder = GraphCapture()
         self._held: dict[tuple[int, torch.dtype], _Held] = {}
 
-    def __call__(self, model: Parabola, right: Tensor, forcing: Tensor) -> Tensor:
+    def __call__(self, model: QuadraticModel, right: Tensor, forcing: Tensor) -> Tensor:
         """Solve `curvature(x) = right` until the residual has shrunk by `forcing` [P]."""
         search = _Search.begin(model, right, forcing)
         if right.is_cuda:
-            with own_stream(right.device):
+            with side_stream(right.device):
                 return self._replayed(model, search)
         for _ in range(STEPS):
             search.advance(model)
@@ -447,7 +449,7 @@ class ParabolaSearch:
                 break
         return search.x
 
-    def _replayed(self, model: Parabola, search: _Search) -> Tensor:
+    def _replayed(self, model: QuadraticModel, search: _Search) -> Tensor:
         key = (len(search.x), search.x.dtype)
         if key not in self._held:
             search.advance(model)
@@ -499,7 +501,7 @@ class _Turn(NamedTuple):
         return torch.ormqr(self.reflectors, self.scales, coordinates, left=False, transpose=True)
 
 
-class PrincipalRows(NamedTuple):
+class RotatedRows(NamedTuple):
     """`rows = back(coordinates) + centre`, with coordinates [n, r] where r is d or n - 1."""
 
     coordinates: Tensor
@@ -525,7 +527,7 @@ class PrincipalRows(NamedTuple):
         return Weights(coef, weights.intercept - coef @ self.centre)
 
 
-def principal_rows(rows: Tensor, *, overwrite: bool = False) -> PrincipalRows:
+def rotate_rows(rows: Tensor, *, overwrite: bool = False) -> RotatedRows:
     """Turn float64 rows [n, d], n > 1, in place where they may be overwritten.
 
     Memory a copy of the rows otherwise, and another two to find their span where they are few.
@@ -540,12 +542,12 @@ def principal_rows(rows: Tensor, *, overwrite: bool = False) -> PrincipalRows:
     centred = rows.sub_(centre) if overwrite else rows - centre
     if d < WIDE * n or n > FEW:
         turn = _leading_first(centred)
-        return PrincipalRows(turn.forward_(centred), centre, turn, None)
+        return RotatedRows(turn.forward_(centred), centre, turn, None)
     # Centred rows sum to zero: the last is made of the others, and adds nothing to their span.
     span, others = torch.linalg.qr(centred[:-1].T)
     inside = torch.cat([others.T, -others.sum(dim=1)[None]])
     turn = _leading_first(inside)
-    return PrincipalRows(turn.forward_(inside), centre, turn, span)
+    return RotatedRows(turn.forward_(inside), centre, turn, span)
 
 
 def _leading_first(rows: Tensor) -> _Turn:

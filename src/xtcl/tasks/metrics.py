@@ -16,8 +16,8 @@ from torch import Tensor
 from xtcl.errors import DataError, UsageError, first_few
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
-from xtcl.tasks.results import Answer, LinkAnswer, NodeAnswer
-from xtcl.tasks.training_data import Split, TrainingSide
+from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
+from xtcl.tasks.training_data import Split, TrainingData
 
 Floats = NDArray[np.float64]
 
@@ -180,10 +180,10 @@ def _pos_and_neg(pos_scores: ArrayLike, neg_scores: ArrayLike) -> tuple[Floats, 
     return pos, neg
 
 
-def score_on_test(answer: Answer, graph: Graph, split: Split) -> Mapping[str, float]:
+def test_scores(answer: Predictions, graph: Graph, split: Split) -> Mapping[str, float]:
     """How right `answer` is on the test nodes or links, as fractions."""
-    if isinstance(answer, NodeAnswer) and isinstance(split, NodeSplit):
-        labels = TrainingSide(graph).labels
+    if isinstance(answer, NodePredictions) and isinstance(split, NodeSplit):
+        labels = TrainingData(graph).labels
         nodes = min(len(labels), len(answer.probabilities))
         if len(split.test) and not 0 <= split.test[0] <= split.test[-1] < nodes:
             raise DataError(
@@ -193,6 +193,6 @@ def score_on_test(answer: Answer, graph: Graph, split: Split) -> Mapping[str, fl
         return node_metrics(
             labels[split.test], answer.predictions[split.test], answer.probabilities[split.test]
         )
-    if isinstance(answer, LinkAnswer) and isinstance(split, LinkSplit):
+    if isinstance(answer, LinkScores) and isinstance(split, LinkSplit):
         return link_metrics(answer.score(split.test), answer.score(split.test_negatives))
     raise UsageError(f"A split of {split.kind} cannot score this answer; use one of its own kind.")

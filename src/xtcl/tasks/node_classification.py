@@ -7,55 +7,55 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from xtcl.config import Member, Plan, Recipe, SamplerSettings, TrainingSettings
+from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, SamplerConfig, TrainingConfig
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold, label_folds
 from xtcl.tasks.logistic import LogisticHead, finished, fit_logistic, take_rows
-from xtcl.tasks.results import FittedEmbedding, NodeAnswer
-from xtcl.tasks.self_training import SURE, second_fit
-from xtcl.tasks.task import Choice, Task
-from xtcl.tasks.training_data import TrainingSide
-from xtcl.training.batch import PositiveSource
+from xtcl.tasks.results import FittedEmbedding, NodePredictions
+from xtcl.tasks.self_training import SELF_TRAINING_THRESHOLD, self_train
+from xtcl.tasks.task import Selected, Task
+from xtcl.tasks.training_data import TrainingData
+from xtcl.training.batch import PositiveLists
 
 EPOCH_ANCHORS = 20_480
 """About what PubMed has. Weights are as many on a larger graph, and need no more steps."""
 
 
-LINEAR = Member(
+LINEAR = EncoderConfig(
     {"width": 1024, "hops": 10, "restart": 0.2},
-    TrainingSettings(epochs=14, epoch_anchors=EPOCH_ANCHORS),
+    TrainingConfig(epochs=14, epoch_anchors=EPOCH_ANCHORS),
 )
 
 
-DEEP = Member(
+DEEP = EncoderConfig(
     {"width": 512, "hops": 1, "layers": 2, "batch_norm": True},
-    TrainingSettings(epochs=25, anchors=2048, epoch_anchors=EPOCH_ANCHORS, temperature=0.15),
+    TrainingConfig(epochs=25, anchors=2048, epoch_anchors=EPOCH_ANCHORS, temperature=0.15),
     weight=0.6,
     caution=2.0,
 )
 
 
-ATTENTION = Member(
+ATTENTION = EncoderConfig(
     {"width": 1024, "hops": 1},
-    TrainingSettings(epochs=18, epoch_anchors=EPOCH_ANCHORS),
+    TrainingConfig(epochs=18, epoch_anchors=EPOCH_ANCHORS),
 )
 
 
-DEEP_ATTENTION = Member(
+DEEP_ATTENTION = EncoderConfig(
     {"width": 512, "hops": 0, "layers": 2},
-    TrainingSettings(epochs=16, anchors=2048, epoch_anchors=EPOCH_ANCHORS, temperature=0.2),
+    TrainingConfig(epochs=16, anchors=2048, epoch_anchors=EPOCH_ANCHORS, temperature=0.2),
     weight=0.6,
     caution=2.0,
 )
 
 
-PLANS = {
-    "gcn": Plan((LINEAR, DEEP), attributes=1.1),
-    "gat": Plan((ATTENTION, DEEP_ATTENTION), attributes=1.2),
+NODE_ENSEMBLES = {
+    "gcn": EnsembleConfig((LINEAR, DEEP), attributes=1.1),
+    "gat": EnsembleConfig((ATTENTION, DEEP_ATTENTION), attributes=1.2),
 }
 
 
-DOUBT = 0.025
+DOWNWEIGHT = 0.025
 """A sixth of the weight: hardly there, yet the head may still find what it needs."""
 
 
@@ -65,32 +65,34 @@ class NodeClassification(Task):
     name: ClassVar[str] = "nodes"
     metric: ClassVar[str] = "accuracy"
 
-    def recipe(self, encoder: str) -> Recipe:
+    def recipe(self, encoder: str) -> FitConfig:
         """Trained briefly, beside the attributes: an encoder of one layer and one of two.
 
         The first does best where labels are few, the second where nodes are many and positives can
         be trusted; what each of them misses the other may know. docs/accuracy.md has the figures.
         """
         # An encoder of the user's own gives the embedding alone.
-        plan = PLANS.get(encoder, Plan())
-        sampler = SamplerSettings(prior_pairs=10)
-        return Recipe(sampler, least_chance=0.8, plans=(plan,), doubt=DOUBT, sure=SURE)
+        plan = NODE_ENSEMBLES.get(encoder, EnsembleConfig())
+        sampler = SamplerConfig(prior_pairs=10)
+        return FitConfig(
+            sampler, least_chance=0.8, plans=(plan,), doubt=DOWNWEIGHT, sure=SELF_TRAINING_THRESHOLD
+        )
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """All pairs of labelled nodes."""
         return label_folds(view, None, folds, rng)
 
     def sources(
-        self, view: TrainingView, positives: np.ndarray, recipe: Recipe
-    ) -> list[PositiveSource]:
+        self, view: TrainingView, positives: np.ndarray, recipe: FitConfig
+    ) -> list[PositiveLists]:
         """The sampler's best candidates."""
-        return [PositiveSource.from_table(positives, recipe.draws)]
+        return [PositiveLists.from_table(positives, recipe.draws)]
 
     def fit_head(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         embedding: Tensor,
-        choice: Choice,
+        choice: Selected,
         seed: int,
     ) -> LogisticHead | None:
         """Logistic regression, its strength chosen by cross-validation on the training labels.
@@ -103,7 +105,7 @@ class NodeClassification(Task):
         known, codes = side.labelled, side.labels[side.labelled]
         return fit_logistic(take_rows(embedding, known), codes, seed=seed, rough=True)
 
-    def finish_head(self, side: TrainingSide, embedding: Tensor, head: object) -> object:
+    def finish_head(self, side: TrainingData, embedding: Tensor, head: object) -> object:
         """The same, converged; a head of another kind, of a task derived from this, as it is."""
         if not isinstance(head, LogisticHead):
             return head
@@ -112,15 +114,15 @@ class NodeClassification(Task):
 
     def second_head(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         embedding: Tensor,
         head: LogisticHead,
-        recipe: Recipe,
+        recipe: FitConfig,
         seed: int,
     ) -> LogisticHead:
         """With the head's own sure answers for further labels."""
         known, codes = side.labelled, side.labels[side.labelled]
-        return second_fit(head, embedding, known, codes, sure=recipe.sure, seed=seed)
+        return self_train(head, embedding, known, codes, sure=recipe.sure, seed=seed)
 
     def evidence(self, head: LogisticHead) -> float:
         """The likelihood of labels held out of the head.
@@ -130,6 +132,8 @@ class NodeClassification(Task):
         """
         return head.cv_likelihood_
 
-    def answer(self, head: LogisticHead, fitted: FittedEmbedding, num_classes: int) -> NodeAnswer:
+    def answer(
+        self, head: LogisticHead, fitted: FittedEmbedding, num_classes: int
+    ) -> NodePredictions:
         """Class probabilities, calibrated."""
-        return NodeAnswer(head.calibrated().predict_proba(fitted.embedding, num_classes))
+        return NodePredictions(head.calibrated().predict_proba(fitted.embedding, num_classes))

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from xtcl.config import Plan
-from xtcl.nn.ensemble import Joined
+from xtcl.config import EnsembleConfig
+from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.sampling.xgsampler import XGSampler
 
 
 @dataclass(frozen=True)
-class NodeAnswer:
+class NodePredictions:
     """Class probabilities of every node, [V, C]."""
 
     probabilities: np.ndarray
@@ -26,16 +26,16 @@ class NodeAnswer:
 
 
 @dataclass(frozen=True)
-class LinkAnswer:
+class LinkScores:
     """A score for any pairs [2, n]: the higher, the likelier a link."""
 
     score: Callable[[np.ndarray], np.ndarray]
 
 
-Answer = NodeAnswer | LinkAnswer
+Predictions = NodePredictions | LinkScores
 
 
-NOTHING = float("-inf")
+NO_POSITIVES = float("-inf")
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class FittedEmbedding:
 
     sampler: XGSampler
     positives: np.ndarray
-    plan: Plan
-    encoder: Joined
+    plan: EnsembleConfig
+    encoder: EncoderEnsemble
     embedding: Tensor
     losses: tuple[tuple[float, ...], ...]
-    verdict: float = NOTHING
+    verdict: float = NO_POSITIVES

@@ -11,32 +11,32 @@ from torch import Tensor
 from xtcl.tasks.logistic import (
     Codes,
     LogisticHead,
-    Rows,
-    agreeing,
+    RowMatrix,
     checked_rows,
     logistic_path,
+    match_temperature,
     take_rows,
 )
 
-SURE = 0.8
+SELF_TRAINING_THRESHOLD = 0.8
 """The chance from which on an answer is taken for a label."""
 
 
-MOSTLY_RIGHT = 0.8
+MIN_CV_ACCURACY = 0.8
 """The held-out accuracy that a head must have to be its own teacher."""
 
 
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 """Further labels that are taken; more of them say the same again."""
 
 
-def second_fit(
+def self_train(
     head: LogisticHead,
-    embedding: Rows,
+    embedding: RowMatrix,
     known: Codes,
     labels: Codes,
     *,
-    sure: float = SURE,
+    sure: float = SELF_TRAINING_THRESHOLD,
     seed: int = 0,
     device: torch.device | None = None,
 ) -> LogisticHead:
@@ -48,19 +48,19 @@ def second_fit(
     with the penalty it has: Scudder, "Probability of error of some adaptive pattern-recognition
     machines", IEEE Transactions on Information Theory 11, 1965; Lee, "Pseudo-Label", 2013. A few
     hundred labels do not show where the classes lie among all nodes, and these answers do. They
-    also repeat the head's mistakes: one that is right on fewer than MOSTLY_RIGHT of the rows held
-    out of it, or of which this is not known, stays as it is. What a head says of held-out rows is
-    that of its first fit, where the search starts. Cost: a prediction of all rows, and a fit of up
-    to MOST_ROWS more.
+    also repeat the head's mistakes: one that is right on fewer than MIN_CV_ACCURACY of the rows
+    held out of it, or of which this is not known, stays as it is. Held-out figures of the head
+    are those of its first fit, where the search starts. Cost: a prediction of all rows, and a fit
+    of up to MAX_ROWS more.
     """
-    if not head.cv_accuracy_ >= MOSTLY_RIGHT:
+    if not head.cv_accuracy_ >= MIN_CV_ACCURACY:
         return head
     rows = checked_rows(embedding, "The embedding", device)
     chances = head.predict_proba(rows)
     answers = chances.argmax(axis=1)
     likely = np.setdiff1d(np.flatnonzero(chances.max(axis=1) > sure), known)
-    if len(likely) > MOST_ROWS:
-        drawn = np.random.default_rng([seed, len(likely)]).permutation(len(likely))[:MOST_ROWS]
+    if len(likely) > MAX_ROWS:
+        drawn = np.random.default_rng([seed, len(likely)]).permutation(len(likely))[:MAX_ROWS]
         likely = likely[np.sort(drawn)]
     taken = np.concatenate([known, likely])
     codes = np.concatenate([labels, answers[likely]])
@@ -71,12 +71,12 @@ def second_fit(
         normalise=head.normalise,
         start=head,
     )
-    shown = rows[:: max(1, len(rows) // MOST_ROWS)]
+    shown = rows[:: max(1, len(rows) // MAX_ROWS)]
     return replace(
         again,
         cv_accuracy_=head.cv_accuracy_,
         cv_likelihood_=head.cv_likelihood_,
-        sureness_=_as_sure_as(head, again, shown),
+        inverse_temperature_=_as_sure_as(head, again, shown),
     )
 
 
@@ -85,7 +85,7 @@ def _as_sure_as(head: LogisticHead, again: LogisticHead, rows: Tensor) -> float:
 
     Nothing was held out of the second fit but what was held out of the first.
     """
-    if not head.sureness_ > 0:
-        return head.sureness_
+    if not head.inverse_temperature_ > 0:
+        return head.inverse_temperature_
     wanted = head.calibrated().device_scores(rows).softmax(dim=1)
-    return agreeing(again.device_scores(rows), wanted)
+    return match_temperature(again.device_scores(rows), wanted)

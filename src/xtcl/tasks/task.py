@@ -13,15 +13,15 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.config import Plan, Recipe
+from xtcl.config import EnsembleConfig, FitConfig
 from xtcl.graph.graph import Graph
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold
 from xtcl.tasks.link_head import SignalHead
-from xtcl.tasks.results import Answer, FittedEmbedding
-from xtcl.tasks.training_data import TrainingSide
-from xtcl.training.batch import PositiveSource
-from xtcl.training.early_stopping import Judge
+from xtcl.tasks.results import FittedEmbedding, Predictions
+from xtcl.tasks.training_data import TrainingData
+from xtcl.training.batch import PositiveLists
+from xtcl.training.early_stopping import Scorer
 
 
 class Task(ABC):
@@ -31,52 +31,52 @@ class Task(ABC):
     metric: ClassVar[str]
 
     @abstractmethod
-    def recipe(self, encoder: str) -> Recipe:
+    def recipe(self, encoder: str) -> FitConfig:
         """The default recipe for this task with the named encoder."""
 
     @abstractmethod
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """The pairs whose I_t is known, for fitting the sampler."""
 
-    def excluded(self, view: TrainingView, recipe: Recipe) -> sp.csr_array | None:
+    def excluded(self, view: TrainingView, recipe: FitConfig) -> sp.csr_array | None:
         """Pairs that the sampler may not choose as positives, as a sparse 0/1 matrix."""
         return None
 
     @abstractmethod
     def sources(
-        self, view: TrainingView, positives: np.ndarray, recipe: Recipe
-    ) -> list[PositiveSource]:
+        self, view: TrainingView, positives: np.ndarray, recipe: FitConfig
+    ) -> list[PositiveLists]:
         """What training draws from, given the table of the sampler's positives [V, B]."""
 
     def choose(
-        self, side: TrainingSide, recipe: Recipe, trial: Trial, seed: int, device: torch.device
-    ) -> Choice:
+        self, side: TrainingData, recipe: FitConfig, trial: Trial, seed: int, device: torch.device
+    ) -> Selected:
         """The plan to follow; `trial` fits on less data where something must be hidden to choose.
 
         Without a way to hide anything, the first.
         """
-        return Choice(recipe.plans[0])
+        return Selected(recipe.plans[0])
 
     @abstractmethod
     def fit_head(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         embedding: Tensor,
-        choice: Choice,
+        choice: Selected,
         seed: int,
     ) -> Any:
         """The head for `embedding`, which came from the plan of `choice`."""
 
-    def finish_head(self, side: TrainingSide, embedding: Tensor, head: Any) -> Any:
+    def finish_head(self, side: TrainingData, embedding: Tensor, head: Any) -> Any:
         """What is left to do for a head of `fit_head` when it is the one that is taken."""
         return head
 
     def second_head(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         embedding: Tensor,
         head: Any,
-        recipe: Recipe,
+        recipe: FitConfig,
         seed: int,
     ) -> Any:
         """What becomes of the head when it is fitted again; the head itself where it is not."""
@@ -87,19 +87,19 @@ class Task(ABC):
         return math.nan
 
     @abstractmethod
-    def answer(self, head: Any, fitted: FittedEmbedding, num_classes: int) -> Answer:
+    def answer(self, head: Any, fitted: FittedEmbedding, num_classes: int) -> Predictions:
         """What the head says about all nodes, or about any pairs."""
 
 
 @dataclass(frozen=True)
-class Choice:
+class Selected:
     """A plan, and for links the head that did best with it."""
 
-    plan: Plan
+    plan: EnsembleConfig
     scorer: SignalHead | None = None
 
 
-Train = Callable[[Plan, Judge | None, float], FittedEmbedding]
+Train = Callable[[EnsembleConfig, Scorer | None, float], FittedEmbedding]
 """Trains a plan; with a judge, for as long as the judge sees it improve, and not for long where it
 stays far below the number given."""
 

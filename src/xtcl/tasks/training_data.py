@@ -14,7 +14,7 @@ Split = NodeSplit | LinkSplit
 
 
 @dataclass(frozen=True)
-class TrainingSide:
+class TrainingData:
     """A graph that holds training data only; for links, the training non-links too.
 
     Node classification: all links, and the labels of the training nodes. Link prediction: the
@@ -56,14 +56,14 @@ class TrainingSide:
         return self.non_links
 
 
-def training_side(graph: Graph, split: Split, *, use_labels: bool = False) -> TrainingSide:
+def training_data(graph: Graph, split: Split, *, use_labels: bool = False) -> TrainingData:
     """Cut the test side off. `use_labels` keeps the labels for link prediction."""
     if isinstance(split, LinkSplit):
         # What was repaired in the data was repaired in what is seen of them, too.
         seen = replace(split.training_graph(graph), repairs=graph.repairs)
         seen = seen if use_labels else replace(seen, labels=None, classes=())
-        return TrainingSide(seen, split.train_negatives)
-    known = TrainingSide(graph).labels
+        return TrainingData(seen, split.train_negatives)
+    known = TrainingData(graph).labels
     outside = split.train[(split.train < 0) | (split.train >= graph.num_nodes)]
     if len(outside):
         raise DataError(
@@ -72,10 +72,10 @@ def training_side(graph: Graph, split: Split, *, use_labels: bool = False) -> Tr
         )
     labels = np.full(graph.num_nodes, -1, dtype=np.int64)
     labels[split.train] = known[split.train]
-    return TrainingSide(graph.with_labels(labels))
+    return TrainingData(graph.with_labels(labels))
 
 
-def refuse_overlap(side: TrainingSide, split: Split) -> None:
+def check_disjoint(side: TrainingData, split: Split) -> None:
     """Refuse a split whose test side holds what `side` trains on."""
     if isinstance(split, LinkSplit):
         tested, trained = (

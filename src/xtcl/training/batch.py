@@ -12,8 +12,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from xtcl.distributed import ranks
-from xtcl.nn.propagation import Arcs, EdgeIndex
+from xtcl.distributed import world
+from xtcl.nn.propagation import CSRGraph, EdgeIndex
 
 
 class LinkDropout:
@@ -46,7 +46,7 @@ class LinkDropout:
         """Draws of the same links, whose arcs stay where they are: all have the same shape."""
         if not self.share:
             return self.draw
-        arcs = Arcs.of(self.edge_index, num_nodes)
+        arcs = CSRGraph.of(self.edge_index, num_nodes)
         ordered = LinkDropout(torch.stack([arcs.row, arcs.column]), self.share)
         return lambda generator: arcs.without(ordered._left_out(generator))
 
@@ -57,7 +57,7 @@ class LinkDropout:
 
 
 @dataclass(frozen=True)
-class PositiveSource:
+class PositiveLists:
     """For every node a list of positives, how many to draw a step (None: all), and their weight."""
 
     start: Tensor  # int64 [V + 1]
@@ -66,9 +66,7 @@ class PositiveSource:
     weight: float = 1.0
 
     @classmethod
-    def from_table(
-        cls, table: np.ndarray, draws: int | None, weight: float = 1.0
-    ) -> PositiveSource:
+    def from_table(cls, table: np.ndarray, draws: int | None, weight: float = 1.0) -> PositiveLists:
         """From a table [V, B] with -1 in empty places."""
         filled = table >= 0
         start = np.concatenate([[0], np.cumsum(filled.sum(axis=1))])
@@ -76,14 +74,14 @@ class PositiveSource:
         return cls(torch.from_numpy(start), torch.from_numpy(members), draws, weight)
 
     @classmethod
-    def from_links(cls, adjacency: sp.csr_array, draws: int, weight: float = 1.0) -> PositiveSource:
+    def from_links(cls, adjacency: sp.csr_array, draws: int, weight: float = 1.0) -> PositiveLists:
         """Every node's neighbours."""
         start, members = (part.astype(np.int64) for part in (adjacency.indptr, adjacency.indices))
         return cls(torch.from_numpy(start), torch.from_numpy(members), draws, weight)
 
-    def to(self, device: torch.device) -> PositiveSource:
+    def to(self, device: torch.device) -> PositiveLists:
         """The same source on `device`."""
-        return PositiveSource(
+        return PositiveLists(
             self.start.to(device), self.members.to(device), self.draws, self.weight
         )
 
@@ -111,7 +109,7 @@ class PositiveSource:
 
 
 def draw_positives(
-    sources: list[PositiveSource], nodes: Tensor, generator: torch.Generator
+    sources: list[PositiveLists], nodes: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Positives [n, B] of `nodes` from all sources side by side, and their weights [n, B]."""
     drawn = [source.draw(nodes, generator) for source in sources]
@@ -131,23 +129,23 @@ def draw_positives(
 # steps in mini-batches are divided as a whole. Cost: one exchange of all gradients a step.
 
 
-def own_part(step: StepNodes, weights: Tensor) -> tuple[StepNodes, Tensor, Tensor | float]:
+def local_batch(step: Batch, weights: Tensor) -> tuple[Batch, Tensor, Tensor | float]:
     """The anchors of this rank, the weights of their positives, and their part of the mean loss."""
-    everyone = ranks()
+    everyone = world()
     if everyone.number == 1:
         return step, weights, 1.0
     own = everyone.shares([len(step.anchors)])[0]
     counted = (weights * (step.positives >= 0)).sum(dim=1) > 0  # those the loss is a mean over
     part = counted[own].sum() / counted.sum().clamp_min(1)
-    return StepNodes(step.anchors[own], step.positives[own], step.negatives), weights[own], part
+    return Batch(step.anchors[own], step.positives[own], step.negatives), weights[own], part
 
 
-def shared_backward(encoder: nn.Module, value: Tensor, part: Tensor | float) -> Tensor:
+def all_reduced_backward(encoder: nn.Module, value: Tensor, part: Tensor | float) -> Tensor:
     """Set the gradients of the whole step from a rank's part of it, and give its loss.
 
     Statistics that an encoder keeps, as batch norm does, become the mean of all ranks.
     """
-    everyone = ranks()
+    everyone = world()
     if everyone.number == 1:
         torch.autograd.backward(value)
         return value.detach()
@@ -163,13 +161,13 @@ def shared_backward(encoder: nn.Module, value: Tensor, part: Tensor | float) -> 
     return total[0]
 
 
-def own_draws(generator: torch.Generator) -> torch.Generator:
+def local_generator(generator: torch.Generator) -> torch.Generator:
     """Chance of this rank's own for a step, which follows from that of all.
 
     Ranks need different numbers of draws; with one generator they would drift apart. Seeded anew in
     every step, chance inside the encoder is the same again after an interrupt, too.
     """
-    everyone = ranks()
+    everyone = world()
     if everyone.number == 1:
         return generator
     own = torch.Generator(generator.device)
@@ -181,14 +179,14 @@ def own_draws(generator: torch.Generator) -> torch.Generator:
     return own.manual_seed(seed)
 
 
-class StepNodes(NamedTuple):
+class Batch(NamedTuple):
     """Anchors [n], their positives [n, B] with -1 in empty places, and shared negatives [K]."""
 
     anchors: Tensor
     positives: Tensor
     negatives: Tensor
 
-    def apart(self) -> tuple[Tensor, StepNodes]:
+    def apart(self) -> tuple[Tensor, Batch]:
         """The different nodes among them, and the same step with their places for the nodes.
 
         Different nodes have different places, so the loss is the one of the whole graph.
@@ -200,4 +198,4 @@ class StepNodes(NamedTuple):
         nodes, place = torch.unique(named, return_inverse=True)
         anchors, pulled, negatives = place.split(sizes)
         positives = self.positives.masked_scatter(filled, pulled)
-        return nodes, StepNodes(anchors, positives, negatives)
+        return nodes, Batch(anchors, positives, negatives)

@@ -12,17 +12,17 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from xtcl.distributed import ranks
+from xtcl.distributed import world
 from xtcl.errors import DataError
 from xtcl.files import atomic_path
 
 CONTIGUOUS = torch.contiguous_format
 
 
-class NoCheckpoints:
+class NullCheckpoints:
     """Keeps nothing: every fit starts from the beginning."""
 
-    def inside(self, name: str) -> NoCheckpoints:
+    def inside(self, name: str) -> NullCheckpoints:
         """The checkpoints of a part of the work."""
         return self
 
@@ -34,7 +34,7 @@ class NoCheckpoints:
         """Keep `tensors` as `name`; replaces what was there."""
 
 
-class Checkpoints(NoCheckpoints):
+class Checkpoints(NullCheckpoints):
     """Named sets of tensors in a folder, each a safetensors file that is whole or not there."""
 
     def __init__(self, folder: Path) -> None:
@@ -145,10 +145,10 @@ class TrainingState:
         self.losses[:] = tensors["losses"].tolist()
 
 
-class SharedCheckpoints(NoCheckpoints):
+class SharedCheckpoints(NullCheckpoints):
     """What the first rank reads is sent to the others, so that no disk has to be shared."""
 
-    def __init__(self, kept: NoCheckpoints) -> None:
+    def __init__(self, kept: NullCheckpoints) -> None:
         self.kept = kept
 
     def inside(self, name: str) -> SharedCheckpoints:
@@ -157,10 +157,10 @@ class SharedCheckpoints(NoCheckpoints):
 
     def load(self, name: str) -> dict[str, Tensor] | None:
         """What the first rank has saved as `name`, or None."""
-        everyone = ranks()
+        everyone = world()
         return everyone.tensors_from_first(self.kept.load(name) if everyone.first else None)
 
     def save(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Keep `tensors`, which all ranks have, once."""
-        if ranks().first:
+        if world().first:
             self.kept.save(name, tensors)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from xtcl.distributed import ranks
+from xtcl.distributed import world
 from xtcl.errors import UsageError
 
-Judge = Callable[[Tensor], float]
+Scorer = Callable[[Tensor], float]
 """How good an embedding is, by data hidden from everything that made it; higher is better."""
 
 
@@ -29,7 +29,7 @@ BEHIND = 0.02
 """How far below a rival a training is given up at its first long pause."""
 
 
-class Watch:
+class EarlyStopping:
     """Asks a judge every few epochs, and keeps the best embedding with the epochs that led to it.
 
     Training has been seen enough of when its verdicts have fallen (FALL), and when the last
@@ -42,7 +42,7 @@ class Watch:
 
     def __init__(
         self,
-        judge: Judge,
+        judge: Scorer,
         every: int = 5,
         patience: int = 25,
         to_beat: float = float("-inf"),
@@ -65,7 +65,7 @@ class Watch:
         if epoch % self.every:
             return False
         embedding = embed()
-        verdict = ranks().agreed(self.judge(embedding))  # or ranks might train for unequal times
+        verdict = world().agreed(self.judge(embedding))  # or ranks might train for unequal times
         if verdict > self.best:
             self.best, self.epochs, self.embedding = verdict, epoch, embedding
         if verdict > self._progress[0] + LEAST_GAIN:

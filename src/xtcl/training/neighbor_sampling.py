@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from xtcl.errors import UsageError
-from xtcl.nn.encoder import Layered
-from xtcl.nn.ensemble import Joined
-from xtcl.nn.propagation import Arcs, Block
-from xtcl.training.batch import LinkDropout, StepNodes, own_draws
+from xtcl.nn.encoder import LayerwiseEncoder
+from xtcl.nn.ensemble import EncoderEnsemble
+from xtcl.nn.propagation import Block, CSRGraph
+from xtcl.training.batch import Batch, LinkDropout, local_generator
 
 
 def layer_wise(encoder: nn.Module, x: Tensor, edge_index: Tensor, block: int) -> Tensor:
@@ -30,7 +30,7 @@ def layer_wise(encoder: nn.Module, x: Tensor, edge_index: Tensor, block: int) ->
     but the links of nodes fewer than so many links away, as do two layers of attention with a reach
     of 2, and two that divide by degrees with one of 3. Without it, it passes over the whole graph.
     """
-    if isinstance(encoder, Joined):
+    if isinstance(encoder, EncoderEnsemble):
         parts = (layer_wise(member, x, edge_index, block) for member in encoder.members)
         return encoder.join(parts, x, edge_index)
     reach = getattr(encoder, "reach", None)
@@ -39,7 +39,7 @@ def layer_wise(encoder: nn.Module, x: Tensor, edge_index: Tensor, block: int) ->
         return whole
     sampler = NeighbourSampler(edge_index, len(x))
     runs = _runs(sampler, block)
-    if not isinstance(encoder, Layered):
+    if not isinstance(encoder, LayerwiseEncoder):
         around = ((seeds, *sampler.subgraph(seeds, (None,) * reach)) for seeds in runs)
         rows = (encoder(x[nodes], links)[: len(seeds)] for seeds, nodes, links in around)
         return _stacked(rows, len(x))
@@ -107,13 +107,13 @@ class MiniBatch:
         """A step begins, before its nodes are drawn."""
 
     def embed(
-        self, encoder: nn.Module, step: StepNodes, generator: torch.Generator
-    ) -> tuple[Tensor, StepNodes]:
+        self, encoder: nn.Module, step: Batch, generator: torch.Generator
+    ) -> tuple[Tensor, Batch]:
         """Embeddings of the step's nodes, and those nodes as their rows."""
-        generator = own_draws(generator)
+        generator = local_generator(generator)
         seeds, places = step.apart()
         neighbours = self._within_reach(encoder)
-        if not isinstance(encoder, Layered):
+        if not isinstance(encoder, LayerwiseEncoder):
             nodes, links = self.sampler.subgraph(seeds, neighbours, generator)
             return encoder(self.x[nodes], links)[: len(seeds)], places
         nearest = iter(neighbours)
@@ -158,7 +158,7 @@ class NeighbourSampler:
     """
 
     def __init__(self, edge_index: Tensor, num_nodes: int, *, own: bool = False) -> None:
-        arcs = Arcs.of(edge_index, num_nodes)
+        arcs = CSRGraph.of(edge_index, num_nodes)
         self.start, self.column, self.degree = arcs.start, arcs.column, arcs.degree
         self._pyg = pyg_sample() if self.start.is_cpu and not own else None
         self._place = torch.full_like(self.degree, -1)

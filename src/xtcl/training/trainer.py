@@ -10,32 +10,32 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from xtcl.config import BatchSettings, TrainingSettings
-from xtcl.cuda_graphs import RepeatedStep, own_stream
-from xtcl.device import rough_products
-from xtcl.distributed import ranks
+from xtcl.config import BatchConfig, TrainingConfig
+from xtcl.cuda_graphs import GraphedStep, side_stream
+from xtcl.device import allow_tf32
+from xtcl.distributed import world
 from xtcl.errors import DataError
-from xtcl.nn.functional import forget
+from xtcl.nn.functional import clear_tensor_caches
 from xtcl.nn.gcn import GCNEncoder
 from xtcl.nn.loss import Loss, contrastive_loss
 from xtcl.nn.propagation import EdgeIndex
 from xtcl.training.batch import (
+    Batch,
     LinkDropout,
-    PositiveSource,
-    StepNodes,
+    PositiveLists,
+    all_reduced_backward,
     draw_positives,
-    own_part,
-    shared_backward,
+    local_batch,
 )
-from xtcl.training.checkpoint import NoCheckpoints, TrainingState
-from xtcl.training.early_stopping import Watch
+from xtcl.training.checkpoint import NullCheckpoints, TrainingState
+from xtcl.training.early_stopping import EarlyStopping
 from xtcl.training.neighbor_sampling import MiniBatch, layer_wise
 
 CHECKPOINT_EVERY = 10
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """What training gave: the embedding of every node and the loss of every epoch."""
 
     embedding: Tensor
@@ -58,15 +58,15 @@ def train(
     make_encoder: Callable[[], nn.Module],
     x: Tensor,
     edge_index: Tensor,
-    sources: list[PositiveSource],
-    settings: TrainingSettings,
+    sources: list[PositiveLists],
+    settings: TrainingConfig,
     *,
     seed: int = 0,
     on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
-    checkpoints: NoCheckpoints | None = None,
-    watch: Watch | None = None,
+    checkpoints: NullCheckpoints | None = None,
+    watch: EarlyStopping | None = None,
     loss: Loss | None = None,
-) -> tuple[nn.Module, Trained]:
+) -> tuple[nn.Module, TrainingResult]:
     """Train an encoder so that every node comes close to its positives.
 
     `make_encoder` is called under the seed, so that initial weights repeat too. Everything runs on
@@ -76,17 +76,17 @@ def train(
     for Equation 1, and is a mean over anchors as that is. Ranks share the anchors of a step.
     """
     settings.checked()
-    checkpoints = checkpoints or NoCheckpoints()
+    checkpoints = checkpoints or NullCheckpoints()
     device = x.device
     sources = [source.to(device) for source in sources]
     dropout = LinkDropout(edge_index, settings.link_dropout)
     losses: list[float] = []
     on_gpu = device.type == "cuda"
-    apart = own_stream(device) if on_gpu else nullcontext()
-    with apart, seeded(seed, device) as generator, rough_products():
+    apart = side_stream(device) if on_gpu else nullcontext()
+    with apart, seeded(seed, device) as generator, allow_tf32():
         encoder = make_encoder().to(device)
-        alone = loss is None and ranks().number == 1
-        repeats = on_gpu and alone and always_alike(encoder, settings)
+        alone = loss is None and world().number == 1
+        repeats = on_gpu and alone and can_capture(encoder, settings)
         passes: FullBatch | MiniBatch
         if settings.batch.neighbours is None:
             passes = FullBatch(x, dropout, same_shapes=repeats)
@@ -112,7 +112,7 @@ def train(
             negatives = torch.randint(
                 len(x), (settings.negatives,), generator=generator, device=device
             )
-            drawn, weights, part = own_part(StepNodes(anchors, positives, negatives), weights)
+            drawn, weights, part = local_batch(Batch(anchors, positives, negatives), weights)
             z, rows = passes.embed(encoder, drawn, generator)
             value = (loss or contrastive_loss)(
                 z,
@@ -124,11 +124,11 @@ def train(
                 temperature=settings.temperature,
             )
             optimiser.zero_grad()
-            value = shared_backward(encoder, value, part)
+            value = all_reduced_backward(encoder, value, part)
             optimiser.step()
             return value
 
-        take = RepeatedStep(step, generator) if repeats else step
+        take = GraphedStep(step, generator) if repeats else step
         while len(losses) < settings.epochs:
             passes.next_epoch(generator)
             steps = [take(anchors) for anchors in _shares(len(x), settings, generator)]
@@ -143,13 +143,13 @@ def train(
                 break
         found = None if watch is None else watch.embedding
         embedding = embed(encoder, x, edge_index, settings.batch) if found is None else found
-        forget(encoder)  # the data are no part of the model
+        clear_tensor_caches(encoder)  # the data are no part of the model
         largest = embedding.abs().max().item()
         _check_finite(largest, "The embedding overflowed", len(losses), settings)
-    return encoder, Trained(embedding, tuple(losses))
+    return encoder, TrainingResult(embedding, tuple(losses))
 
 
-def always_alike(encoder: nn.Module, settings: TrainingSettings) -> bool:
+def can_capture(encoder: nn.Module, settings: TrainingConfig) -> bool:
     """Whether every step launches the same work, whatever was drawn."""
     whole = settings.batch.neighbours is None
     # Nobody knows what a subclass does with its links.
@@ -157,7 +157,7 @@ def always_alike(encoder: nn.Module, settings: TrainingSettings) -> bool:
 
 
 def _shares(
-    num_nodes: int, settings: TrainingSettings, generator: torch.Generator
+    num_nodes: int, settings: TrainingConfig, generator: torch.Generator
 ) -> Iterator[Tensor]:
     """The anchors of an epoch, dealt out at random to its steps."""
     steps, drawn = settings.steps(num_nodes), settings.drawn(num_nodes)
@@ -170,7 +170,7 @@ def _shares(
 
 
 def embed(
-    encoder: nn.Module, x: Tensor, edge_index: Tensor, batch: BatchSettings | None = None
+    encoder: nn.Module, x: Tensor, edge_index: Tensor, batch: BatchConfig | None = None
 ) -> Tensor:
     """Embeddings of all nodes, without dropout; layer by layer where `batch` is not the graph."""
     encoder.eval()
@@ -181,7 +181,7 @@ def embed(
     return embedding
 
 
-def _check_finite(value: float, what: str, epoch: int, settings: TrainingSettings) -> None:
+def _check_finite(value: float, what: str, epoch: int, settings: TrainingConfig) -> None:
     if not math.isfinite(value):
         raise DataError(
             f"{what} in epoch {epoch}. Lower learning_rate ({settings.learning_rate}) or raise "
@@ -208,7 +208,7 @@ class FullBatch:
         self.links = self.draw(generator)
 
     def embed(
-        self, encoder: nn.Module, step: StepNodes, generator: torch.Generator
-    ) -> tuple[Tensor, StepNodes]:
+        self, encoder: nn.Module, step: Batch, generator: torch.Generator
+    ) -> tuple[Tensor, Batch]:
         """Embeddings, and the nodes of the step as their rows."""
         return encoder(self.x, self.links), step

@@ -11,7 +11,7 @@ import torch
 from xtcl.errors import DataError
 from xtcl.graph.graph import Graph
 from xtcl.lab.experiments import experiment
-from xtcl.lab.experiments.experiment import Bench, Measurement, Plain, in_words, run_missing
+from xtcl.lab.experiments.experiment import Context, Measurement, Plain, run_missing, spell_out
 from xtcl.lab.experiments.provenance import provenance
 
 CPU = torch.device("cpu")
@@ -24,7 +24,7 @@ class Counter:
         self.asked: list[int] = []
 
     def measurement(self, number: int) -> Measurement:
-        def measure(bench: Bench) -> Plain:
+        def measure(bench: Context) -> Plain:
             self.asked.append(number)
             if number < 0:
                 raise DataError("No negative numbers here.")
@@ -36,7 +36,7 @@ class Counter:
 def run(counter: Counter, numbers: list[int], folder: Path) -> tuple[list[Plain], list[str]]:
     heard: list[str] = []
     measurements = [counter.measurement(number) for number in numbers]
-    records = run_missing(measurements, folder, Bench(CPU), heard.append)
+    records = run_missing(measurements, folder, Context(CPU), heard.append)
     return [record.found for record in records], heard
 
 
@@ -103,7 +103,7 @@ def test_a_missing_data_set_is_looked_for_and_told_of_once(
     heard: list[str] = []
     wanted = [on(name, seed) for seed in range(3) for name in ("photo", "pubmed")]
     wanted.append(Counter().measurement(2))
-    records = run_missing(wanted, tmp_path, Bench(CPU), heard.append)
+    records = run_missing(wanted, tmp_path, Context(CPU), heard.append)
     assert [record.found for record in records] == [{"square": 4}]
     assert sought == ["photo", "pubmed"]
     assert heard[:2] == [
@@ -115,12 +115,12 @@ def test_a_missing_data_set_is_looked_for_and_told_of_once(
 def test_an_interrupted_batch_goes_on(tmp_path: Path) -> None:
     counter = Counter()
 
-    def interrupt(bench: Bench) -> Plain:
+    def interrupt(bench: Context) -> Plain:
         raise KeyboardInterrupt
 
     stopped = Measurement({"kind": "square", "number": 3}, interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run_missing([counter.measurement(2), stopped], tmp_path, Bench(CPU), lambda line: None)
+        run_missing([counter.measurement(2), stopped], tmp_path, Context(CPU), lambda line: None)
     assert [path.name for path in tmp_path.iterdir()] == ["square-2.json"]
     assert run(counter, [2, 3], tmp_path)[0] == [{"square": 4}, {"square": 9}]
     assert counter.asked == [2, 3]
@@ -130,4 +130,4 @@ def test_an_interrupted_batch_goes_on(tmp_path: Path) -> None:
     ("seconds", "words"), [(3.4, "3 s"), (89.0, "89 s"), (600.0, "10 min"), (7200.0, "2.0 h")]
 )
 def test_times_in_words(seconds: float, words: str) -> None:
-    assert in_words(seconds) == words
+    assert spell_out(seconds) == words

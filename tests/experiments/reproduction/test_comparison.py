@@ -10,7 +10,7 @@ from xtcl.baselines import METHODS, make_method
 from xtcl.errors import UsageError
 from xtcl.lab.experiments import DRAWERS, EXPERIMENTS, make_experiment
 from xtcl.lab.experiments.comparison import COLUMNS, ORDER, PRINTED, LinkTable, NodeTable, printed
-from xtcl.lab.experiments.experiment import Bench, Scope
+from xtcl.lab.experiments.experiment import Context, Selection
 from xtcl.lab.experiments.statistics import DATASETS, DatasetStatistics
 from xtcl.lab.experiments.statistics import PRINTED as COUNTS
 from xtcl.model_selection.evaluate import evaluate
@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 
 def test_every_system_that_knows_the_task_is_compared() -> None:
     for table in (NodeTable(), LinkTable()):
-        runs = table.measurements(Scope())
+        runs = table.measurements(Selection())
         compared = {run.what["method"] for run in runs}
         assert compared == {
             name
@@ -33,19 +33,19 @@ def test_every_system_that_knows_the_task_is_compared() -> None:
 
 
 def test_a_batch_cut_short_has_all_systems_on_fewer_splits() -> None:
-    runs = NodeTable().measurements(Scope(datasets=["cora"]))
+    runs = NodeTable().measurements(Selection(datasets=["cora"]))
     systems = len({run.what["method"] for run in runs})
     assert [run.what["seed"] for run in runs[: systems + 1]] == [0] * systems + [1]
 
 
 def test_the_scope_is_kept() -> None:
-    runs = LinkTable().measurements(Scope(["photo", "cora"], ["gat", "gcn"], splits=1))
+    runs = LinkTable().measurements(Selection(["photo", "cora"], ["gat", "gcn"], splits=1))
     places = [tuple(run.what.values()) for run in runs]
     assert places == [(d, m, 0) for d in ("cora", "photo") for m in ("gcn", "gat")]
-    quick = NodeTable().measurements(Scope(quick=True))
+    quick = NodeTable().measurements(Selection(quick=True))
     assert {run.what["dataset"] for run in quick} == {"cora"}
     assert {run.what["seed"] for run in quick} == {0, 1}
-    asked = NodeTable().measurements(Scope(datasets=["photo"], splits=3, quick=True))
+    asked = NodeTable().measurements(Selection(datasets=["photo"], splits=3, quick=True))
     assert {(run.what["dataset"], run.what["seed"]) for run in asked} == {
         ("photo", seed) for seed in range(3)
     }
@@ -53,9 +53,9 @@ def test_the_scope_is_kept() -> None:
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(UsageError, match="There is no data set 'core' here"):
-        NodeTable().measurements(Scope(datasets=["core"]))
+        NodeTable().measurements(Selection(datasets=["core"]))
     with pytest.raises(UsageError, match="There is no method 'gnc' here"):
-        NodeTable().measurements(Scope(methods=["gnc"]))
+        NodeTable().measurements(Selection(methods=["gnc"]))
     with pytest.raises(UsageError, match=r"There is no experiment 'table-node'.*table-nodes"):
         make_experiment("table-node")
 
@@ -63,7 +63,7 @@ def test_unknown_names_are_refused() -> None:
 @pytest.mark.parametrize("table", [NodeTable(), LinkTable()])
 def test_a_run_measures_what_evaluate_does(table: NodeTable | LinkTable) -> None:
     graph = small_graph()
-    bench = Bench(CPU, _graphs={"cora": graph})
+    bench = Context(CPU, _graphs={"cora": graph})
     found = table.measurement("cora", "logistic", 3).measure(bench)
     result = evaluate(graph, table.task, make_method("logistic"), splits=1, seed=3)
     assert found["figure"] == result.runs[0]
@@ -81,20 +81,20 @@ def test_the_printed_tables_name_systems_in_order() -> None:
 
 def test_statistics_count_edges_both_ways() -> None:
     graph = small_graph()
-    (run,) = DatasetStatistics().measurements(Scope(quick=True))
-    found = run.measure(Bench(CPU, _graphs={"cora": graph}))
+    (run,) = DatasetStatistics().measurements(Selection(quick=True))
+    found = run.measure(Context(CPU, _graphs={"cora": graph}))
     assert found == {
         "nodes": 80,
         "edges": graph.adjacency.nnz,
         "classes": 3,
         "attributes": 16,
     }
-    assert [run.key for run in DatasetStatistics().measurements(Scope())] == list(DATASETS)
+    assert [run.key for run in DatasetStatistics().measurements(Selection())] == list(DATASETS)
     assert set(COUNTS) == set(DATASETS)
 
 
 def test_cora_is_as_printed() -> None:
-    found = DatasetStatistics().measurement("cora").measure(Bench(CPU))
+    found = DatasetStatistics().measurement("cora").measure(Context(CPU))
     assert tuple(found.values()) == COUNTS["cora"]
 
 

@@ -14,8 +14,13 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit, node_split
 from xtcl.lab.experiments import learning_curve as runs
 from xtcl.lab.experiments.class_count import ClassCount
-from xtcl.lab.experiments.experiment import Bench, Plain, Scope
-from xtcl.lab.experiments.learning_curve import PERCENT, LearningCurve, growing_split, node_run
+from xtcl.lab.experiments.experiment import Context, Plain, Selection
+from xtcl.lab.experiments.learning_curve import (
+    PERCENT,
+    LearningCurve,
+    growing_split,
+    run_node_method,
+)
 from xtcl.lab.experiments.perturbation import (
     RELATION,
     PerturbedLabels,
@@ -24,21 +29,21 @@ from xtcl.lab.experiments.perturbation import (
 )
 from xtcl.lab.experiments.training_time import SYSTEMS, TrainingTime, pairs_of
 from xtcl.model_selection.evaluate import evaluate
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.training_data import TrainingData
 
 CPU = torch.device("cpu")
 GRAPH = small_graph(200)
 
 
-def bench() -> Bench:
-    return Bench(CPU, _graphs={"cora": GRAPH})
+def bench() -> Context:
+    return Context(CPU, _graphs={"cora": GRAPH})
 
 
 def watched(monkeypatch: pytest.MonkeyPatch, module: str) -> list[tuple[Graph, NodeSplit]]:
     """Graphs and splits that an experiment asks to have measured, in place of measuring."""
     seen: list[tuple[Graph, NodeSplit]] = []
 
-    def note(graph: Graph, split: NodeSplit, method: str, seed: int, bench: Bench) -> Plain:
+    def note(graph: Graph, split: NodeSplit, method: str, seed: int, bench: Context) -> Plain:
         seen.append((graph, split))
         return {"figure": 1.0}
 
@@ -47,7 +52,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, module: str) -> list[tuple[Graph, N
 
 
 def test_a_node_run_scores_both_sides() -> None:
-    found = node_run(GRAPH, node_split(GRAPH, seed=4), "logistic", 4, bench())
+    found = run_node_method(GRAPH, node_split(GRAPH, seed=4), "logistic", 4, bench())
     figure = evaluate(GRAPH, "nodes", make_method("logistic"), splits=1, seed=4).runs[0]
     assert found["figure"] == figure
     assert 50 < found["train"] <= 100
@@ -56,7 +61,7 @@ def test_a_node_run_scores_both_sides() -> None:
 
 def test_the_ceiling_is_handed_the_true_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink_recipes(monkeypatch)
-    found = node_run(GRAPH, node_split(GRAPH, seed=4), "ceiling-scl", 4, bench())
+    found = run_node_method(GRAPH, node_split(GRAPH, seed=4), "ceiling-scl", 4, bench())
     assert 30 < found["figure"] <= 100
 
 
@@ -85,7 +90,7 @@ def test_every_class_has_a_training_node_where_there_is_room() -> None:
 def test_a_learning_curve_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink_recipes(monkeypatch)
     experiment = LearningCurve()
-    wanted = experiment.measurements(Scope(quick=True))
+    wanted = experiment.measurements(Selection(quick=True))
     assert len(wanted) == 3 * 6
     for run in wanted[:6]:
         found = run.measure(bench())
@@ -101,7 +106,7 @@ def test_fewer_classes_are_measured_on_their_own_graph(monkeypatch: pytest.Monke
     ((graph, split),) = seen
     assert graph.num_classes == 2
     assert len(split.train) + len(split.test) == graph.num_nodes < GRAPH.num_nodes
-    assert [run.key for run in ClassCount().measurements(Scope(quick=True))] == [
+    assert [run.key for run in ClassCount().measurements(Selection(quick=True))] == [
         f"{classes}-{method}-0" for classes in (3, 5, 7) for method in ("gcn", "xtcl-gcn")
     ]
 
@@ -116,12 +121,12 @@ def test_perturbed_labels_are_what_is_fitted_and_scored(monkeypatch: pytest.Monk
         for number in (0, 150)
     ]
     assert GRAPH.labels is not None
-    before, after = (TrainingSide(graph).labels for graph, _ in seen)
+    before, after = (TrainingData(graph).labels for graph, _ in seen)
     np.testing.assert_array_equal(before, GRAPH.labels)
     assert (after != GRAPH.labels).any()
     assert told[0] == label_information(GRAPH.labels, above_pairs(GRAPH, RELATION))
     assert told[1] > told[0]
-    assert len(PerturbedLabels().measurements(Scope())) == 2 * 6 * 4 * 3 * 5
+    assert len(PerturbedLabels().measurements(Selection())) == 2 * 6 * 4 * 3 * 5
 
 
 # Training time
@@ -131,7 +136,7 @@ def test_perturbed_labels_are_what_is_fitted_and_scored(monkeypatch: pytest.Monk
 def test_time_is_measured_for_both_systems(system: str) -> None:
     if system == "naive-xgboost":
         pytest.importorskip("xgboost")
-    found = TrainingTime().measurement(300, system, 0).measure(Bench(CPU))
+    found = TrainingTime().measurement(300, system, 0).measure(Context(CPU))
     assert 0 < found["seconds"] < 60
 
 

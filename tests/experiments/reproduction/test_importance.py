@@ -8,7 +8,7 @@ import torch
 from small_runs import small_graph
 
 from xtcl.lab.experiments import importance as module
-from xtcl.lab.experiments.experiment import Bench, Scope
+from xtcl.lab.experiments.experiment import Context, Selection
 from xtcl.lab.experiments.importance import GROUPS, Importance, group_counts
 from xtcl.model_selection.evaluate import make_split
 from xtcl.relations.view import TrainingView
@@ -17,14 +17,14 @@ from xtcl.sampling.patterns import PatternCounts
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, fit_sampler
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.training_data import training_data
 
 CPU = torch.device("cpu")
 GRAPH = small_graph(300)
 
 
-def bench() -> Bench:
-    return Bench(CPU, _graphs={"cora": GRAPH})
+def bench() -> Context:
+    return Context(CPU, _graphs={"cora": GRAPH})
 
 
 @pytest.mark.parametrize("task", ["nodes", "links"])
@@ -34,7 +34,7 @@ def test_weights_are_those_of_a_fit_and_lie_in_their_intervals(
     monkeypatch.setattr(module, "RESAMPLES", 60)
     found = Importance().measurement("cora", task, 2).measure(bench())
     known = make_task(task)
-    side = training_side(GRAPH, make_split(GRAPH, task, 2))
+    side = training_data(GRAPH, make_split(GRAPH, task, 2))
     fitted = fit_sampler(side.graph, known, known.recipe("gcn"), FitOptions(seed=2))
     assert list(found) == [weight.relation for weight in fitted.relation_weights_]
     for weight in fitted.relation_weights_:
@@ -51,7 +51,7 @@ def test_weights_are_those_of_a_fit_and_lie_in_their_intervals(
 
 def test_groups_add_up_to_the_counts_of_the_fit() -> None:
     known = make_task("nodes")
-    side = training_side(GRAPH, make_split(GRAPH, "nodes", 0))
+    side = training_data(GRAPH, make_split(GRAPH, "nodes", 0))
     view = TrainingView.of(side.graph, side.labelled, CPU)
     folds = known.folds(view, 5, np.random.default_rng(0))
     sampler = XGSampler().fit(view, folds)
@@ -64,7 +64,7 @@ def test_groups_add_up_to_the_counts_of_the_fit() -> None:
 
 def test_groups_that_are_alike_leave_nothing_to_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     def alike(
-        sampler: XGSampler, folds: list[Fold], seed: int, bench: Bench
+        sampler: XGSampler, folds: list[Fold], seed: int, bench: Context
     ) -> tuple[np.ndarray, np.ndarray]:
         counts = sampler.counts_
         whole = PatternCounts(counts.codes, 7 * counts.counts)
@@ -81,8 +81,8 @@ def test_groups_that_are_alike_leave_nothing_to_chance(monkeypatch: pytest.Monke
 
 
 def test_scope() -> None:
-    runs = Importance().measurements(Scope())
+    runs = Importance().measurements(Selection())
     assert len(runs) == 10
     assert len({run.key for run in runs}) == 10
-    quick = Importance().measurements(Scope(quick=True))
+    quick = Importance().measurements(Selection(quick=True))
     assert [run.key for run in quick] == ["cora-nodes-0", "cora-links-0"]

@@ -51,16 +51,16 @@ def test_cuts_as_numpy_does(
 ) -> None:
     matrix, nodes = given_lists
     limits = Cut(cap, max(cap - further, 1))
-    found = lists.best_of_lists(on_device(matrix), torch.from_numpy(nodes), limits)
-    assert_same(found, cut.best_of_lists_numpy(matrix, nodes, limits))
+    found = lists.topk_of_lists(on_device(matrix), torch.from_numpy(nodes), limits)
+    assert_same(found, cut.topk_of_lists_numpy(matrix, nodes, limits))
 
 
 @given(some_lists(), st.integers(1, 9))
 def test_the_floor_is_what_numpy_finds(
     given_lists: tuple[sp.csr_array, np.ndarray], place: int
 ) -> None:
-    floors = lists.floors(on_device(given_lists[0]), place)
-    assert floors.tolist() == cut.floors_numpy(given_lists[0], place).tolist()
+    floors = lists.kth_largest(on_device(given_lists[0]), place)
+    assert floors.tolist() == cut.kth_largest_numpy(given_lists[0], place).tolist()
 
 
 @given(some_lists(), st.sampled_from([(0.5, 0.9), (0.3, 0.7, 0.95)]), st.integers(1, 9))
@@ -68,7 +68,7 @@ def test_levels_are_what_numpy_finds(
     given_lists: tuple[sp.csr_array, np.ndarray], quantiles: tuple[float, ...], cap: int
 ) -> None:
     matrix, nodes = given_lists
-    matrix = cut.best_of_lists_numpy(matrix, nodes, Cut(cap, cap))
+    matrix = cut.topk_of_lists_numpy(matrix, nodes, Cut(cap, cap))
     found = NearestRows.of(matrix, torch.device("cpu"))
     reached = levels_on_device.list_levels(found, quantiles, cap, matrix.shape[1])
     assert reached.tolist() == levels.list_levels_numpy(matrix, quantiles, cap).tolist()
@@ -83,18 +83,18 @@ def test_groups_equal_rows_as_numpy_does(
     rng = np.random.default_rng(columns)
     values = rng.choice([0.0, -0.0, 0.5, 1.0], p=[0.94, 0.02, 0.02, 0.02], size=(count, columns))
     rows = torch.from_numpy(values.astype(np.float32))
-    expected = groups.grouped(rows)
+    expected = groups.unique_rows(rows)
     monkeypatch.setattr(use, "DEVICES", frozenset({"cpu"}))
     if unlucky:
-        monkeypatch.setattr(equal_rows, "mixed", torch.zeros_like)
-    for part, other in zip(groups.grouped(rows), expected, strict=True):
+        monkeypatch.setattr(equal_rows, "splitmix64", torch.zeros_like)
+    for part, other in zip(groups.unique_rows(rows), expected, strict=True):
         assert torch.equal(part, other)
 
 
 def test_numbers_of_rows_differ_where_a_bit_does() -> None:
     bits = torch.cat([torch.zeros(1, dtype=torch.int32), 2 ** torch.arange(31, dtype=torch.int32)])
     rows = torch.stack([bits.view(torch.float32).roll(1, 0), bits.view(torch.float32)], dim=1)
-    kind = equal_rows.kinds_by_number(torch.cat([rows, rows.flip(1), rows]))
+    kind = equal_rows.hash_rows(torch.cat([rows, rows.flip(1), rows]))
     assert kind is not None
     assert torch.equal(kind[:32], kind[64:])
     assert len(torch.unique(kind)) == 64

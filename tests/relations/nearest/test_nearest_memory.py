@@ -40,7 +40,7 @@ def test_a_hub_does_not_fill_the_memory(
     relation: Relation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = 30_000
-    monkeypatch.setattr(parts, "MAX_PATHS", listed)
+    monkeypatch.setattr(parts, "MAX_ITEMS", listed)
     monkeypatch.setattr(pagerank, "MAX_PATHS", listed)
     monkeypatch.setattr(pagerank, "SOURCES", 1000)
     view = star()

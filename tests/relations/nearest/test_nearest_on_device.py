@@ -145,7 +145,7 @@ def test_are_the_same_however_asked(
     order = torch.from_numpy(np.random.default_rng(0).permutation(300))
     assert as_lists(find(order)) == [everything[node] for node in order]
     for most, sources in ((100, 41), (1000, 7), (1, 1)):
-        monkeypatch.setattr(parts, "MAX_PATHS", most)
+        monkeypatch.setattr(parts, "MAX_ITEMS", most)
         monkeypatch.setattr(pagerank, "SOURCES", sources)
         for block in torch.split(order, 41):
             assert as_lists(find(block)) == [everything[node] for node in block]
@@ -181,7 +181,7 @@ def test_a_hub_does_not_fill_the_memory(
     relation: Relation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = 30_000
-    monkeypatch.setattr(parts, "MAX_PATHS", listed)
+    monkeypatch.setattr(parts, "MAX_ITEMS", listed)
     find = nearest(relation, star(), 0.99, 5)
     with LargestTensor() as largest:  # type: ignore[no-untyped-call]
         lists = find(torch.arange(LEAVES + 1))

@@ -15,7 +15,7 @@ from strategies import make_view, views
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.relations import pagerank
 from xtcl.relations.pagerank import PageRank, PushNumPy, push_error
-from xtcl.relations.topk import Cut, of_whole_rows, recall
+from xtcl.relations.topk import Cut, recall, topk_from_dense
 from xtcl.relations.topk_dispatch import nearest
 from xtcl.relations.view import TrainingView
 
@@ -52,7 +52,7 @@ def test_finds_most_of_the_best_on_cora() -> None:
     cut = Cut(16, 16)
     nodes = torch.arange(0, view.num_nodes, 5)
     found = nearest(PageRank(), view, 0.99, 16)(nodes)
-    exact = of_whole_rows(PageRank().on(view), cut)(nodes)
+    exact = topk_from_dense(PageRank().on(view), cut)(nodes)
     assert recall(found, exact, view.num_nodes) > 0.85
 
 

@@ -106,7 +106,7 @@ def test_are_the_same_however_asked(
     everything = as_lists(find(torch.arange(300)))
     order = torch.from_numpy(np.random.default_rng(0).permutation(300))
     assert as_lists(find(order)) == [everything[node] for node in order]
-    monkeypatch.setattr(parts, "MAX_PATHS", 100)
+    monkeypatch.setattr(parts, "MAX_ITEMS", 100)
     for block in torch.split(order, 41):
         assert as_lists(find(block)) == [everything[node] for node in block]
     assert as_lists(find(torch.tensor([3, 3]))) == [everything[3]] * 2
@@ -119,7 +119,7 @@ def test_threads_share_the_work_and_change_nothing(
 ) -> None:
     view = make_view(300, 5, "random", "counts")
     everything = as_lists(nearest(relation, view, 0.9, 7)(torch.arange(300)))
-    monkeypatch.setattr(parts, "MAX_PATHS", 1000)
+    monkeypatch.setattr(parts, "MAX_ITEMS", 1000)
     monkeypatch.setattr(factors, "TOGETHER", 10)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     assert as_lists(nearest(relation, view, 0.9, 7)(torch.arange(300))) == everything

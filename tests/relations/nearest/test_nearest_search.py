@@ -9,19 +9,21 @@ from nearest_oracle import as_lists
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.cosine import FactorRows, grouped, unit_rows
+from xtcl.relations.cosine import FactorRows, normalize_rows, unique_rows
 from xtcl.relations.search import blocked_search
 from xtcl.relations.topk import Cut
 
 
 def random_rows(count: int, columns: int = 20, seed: int = 0) -> Tensor:
     values = np.random.default_rng(seed).normal(size=(count, columns))
-    return unit_rows(torch.from_numpy(values.astype(np.float32)))
+    return normalize_rows(torch.from_numpy(values.astype(np.float32)))
 
 
 def clustered(count: int) -> Tensor:
     centres = random_rows(50, seed=1)
-    return unit_rows(centres[torch.arange(count) % 50] + 0.1 * random_rows(count, centres.shape[1]))
+    return normalize_rows(
+        centres[torch.arange(count) % 50] + 0.1 * random_rows(count, centres.shape[1])
+    )
 
 
 @pytest.mark.parametrize("count", [100, 8192, 20_000])
@@ -55,7 +57,7 @@ def test_nodes_of_a_group_differ_only_in_themselves() -> None:
 
 def test_groups_are_in_the_order_of_their_first_nodes() -> None:
     rows = torch.tensor([[2.0], [1.0], [2.0], [3.0], [1.0]])
-    groups = grouped(rows)
+    groups = unique_rows(rows)
     assert groups.rows[:, 0].tolist() == [2.0, 1.0, 3.0]
     assert groups.group.tolist() == [0, 1, 0, 2, 1]
     assert groups.start.tolist() == [0, 2, 4, 5]

@@ -14,14 +14,14 @@ from dense import all_rows
 from xtcl.relations import row_source as searched_lists
 from xtcl.relations.registry import PAPER_RELATIONS, resolve_relations
 from xtcl.relations.relation import Relation, SimilarityRows
-from xtcl.relations.row_source import ComputedLevels
-from xtcl.relations.rows import PatternRows
+from xtcl.relations.row_source import LevelSource
+from xtcl.relations.rows import DenseRows
 from xtcl.relations.sparse import AboveRows
 from xtcl.relations.store.parquet import StoredRelation
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.topk import Nearest, NearestRows
 from xtcl.relations.topk_dispatch import nearest
-from xtcl.relations.topk_rows import CappedRows
+from xtcl.relations.topk_rows import TopKRows
 from xtcl.relations.view import TrainingView
 
 QUANTILES = (0.7, 0.9)
@@ -37,7 +37,7 @@ def blocks(
     view: TrainingView, relation: Relation, quantiles: tuple[float, ...], height: int = 64
 ) -> Iterator[AboveRows]:
     """All rows of a relation, `height` at a time."""
-    computed = ComputedLevels(relation, view, quantiles)
+    computed = LevelSource(relation, view, quantiles)
     for nodes in torch.split(torch.arange(view.num_nodes), height):
         yield AboveRows.of_block(nodes, *computed.both(nodes))
 
@@ -87,16 +87,16 @@ def rows_of(
     quantiles: tuple[float, ...],
     store: RelationStore | None = None,
     cap: int | None = None,
-) -> PatternRows | CappedRows:
+) -> DenseRows | TopKRows:
     """The rows of exact mode, or with a cap those of top-k mode."""
     if cap is None:
-        return PatternRows(relations, view, quantiles, store)
-    return CappedRows(relations, view, quantiles, cap, store=store)
+        return DenseRows(relations, view, quantiles, store)
+    return TopKRows(relations, view, quantiles, cap, store=store)
 
 
-def level_blocks(rows: PatternRows | CappedRows, nodes: torch.Tensor) -> list[torch.Tensor]:
+def level_blocks(rows: DenseRows | TopKRows, nodes: torch.Tensor) -> list[torch.Tensor]:
     """Levels [b, V], relation by relation."""
-    if isinstance(rows, PatternRows):
+    if isinstance(rows, DenseRows):
         return list(rows.levels(nodes))
     blocks = []
     for lists in rows.lists(nodes):

@@ -20,7 +20,7 @@ from small_stores import (
 )
 from strategies import make_view
 
-from xtcl.relations.rows import PatternRows, all_nodes
+from xtcl.relations.rows import DenseRows, all_nodes
 from xtcl.relations.store import parquet as pairs_file
 from xtcl.relations.store.parquet import DamagedFileError
 from xtcl.relations.store.relation_store import RelationStore
@@ -161,8 +161,8 @@ def test_a_pass_goes_on_without_a_file_that_cannot_be_read(store: RelationStore)
     (path,) = files(store)
     path.unlink()
     path.mkdir()
-    rows = PatternRows([RELATION], VIEW, QUANTILES, store)
-    (wanted,) = PatternRows([RELATION], VIEW, QUANTILES).levels(all_nodes(40))
+    rows = DenseRows([RELATION], VIEW, QUANTILES, store)
+    (wanted,) = DenseRows([RELATION], VIEW, QUANTILES).levels(all_nodes(40))
     with (
         pytest.warns(UserWarning, match="cannot be read"),
         pytest.warns(UserWarning, match="computed but not kept"),

@@ -20,7 +20,7 @@ from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.link import Link
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.row_source import SearchedLists
+from xtcl.relations.row_source import TopKSource
 from xtcl.relations.store.key import describe, name_of
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
@@ -39,7 +39,7 @@ def name(
 
 def list_name(relation: Relation, cap: int = 3, view: TrainingView = VIEW, **given: Any) -> str:
     """The name of lists of top-k mode."""
-    settings = SearchedLists(relation, view, (0.9,), cap, **given).settings
+    settings = TopKSource(relation, view, (0.9,), cap, **given).settings
     return name_of(describe(view, relation, (0.9,), None, settings))
 
 

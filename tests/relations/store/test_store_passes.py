@@ -14,7 +14,7 @@ import torch
 from small_stores import CallCounter, files, forget_positives, level_blocks, rows_of
 from strategies import make_view
 
-from xtcl.config import SamplerSettings
+from xtcl.config import SamplerConfig
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.relations import cosine as factors
 from xtcl.relations import topk as use
@@ -27,7 +27,7 @@ from xtcl.relations.view import LINKS, TrainingView
 from xtcl.sampling.folds import label_folds, link_folds
 from xtcl.sampling.xgsampler import XGSampler
 
-SETTINGS = SamplerSettings(quantiles=(0.7, 0.95), sweeps=4)
+SETTINGS = SamplerConfig(quantiles=(0.7, 0.95), sweeps=4)
 TIE_BREAK = "attribute-distribution"
 CAPS = [None, 5]
 capped_too = pytest.mark.parametrize("cap", CAPS, ids=["exact", "capped"])
@@ -51,7 +51,7 @@ def result(
 
     rng = np.random.default_rng(0)
     folds = label_folds(view, alike, 3, rng) if task == "nodes" else link_folds(view, 3, rng)
-    settings = SamplerSettings(quantiles=(0.7, 0.95), sweeps=4, tie_break=tie_break, cap=cap)
+    settings = SamplerConfig(quantiles=(0.7, 0.95), sweeps=4, tie_break=tie_break, cap=cap)
     sampler = XGSampler(relations, settings, block_rows=height, store=store).fit(view, folds)
     found = sampler.positives(6, exclude=view.adjacency if task == "links" else None)
     arrays = (sampler.counts_.codes, sampler.counts_.counts, found.nodes, found.scores)
@@ -152,7 +152,7 @@ def test_an_index_is_built_once_and_its_share_is_told_ever_after(
     def fitted(store: RelationStore | None) -> tuple[object, ...]:
         view = TrainingView.of(graph, np.arange(0, 600, labelled))
         folds = label_folds(view, None, 5, np.random.default_rng(0))
-        settings = SamplerSettings(cap=4, index_past=100)
+        settings = SamplerConfig(cap=4, index_past=100)
         sampler = XGSampler("paper", settings, store=store).fit(view, folds)
         found = sampler.positives(5)
         arrays = (sampler.counts_.codes, sampler.counts_.counts, found.nodes, found.scores)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from page_runs import HOSTILE, hostile_fit
 
-from xtcl.report.facts import shown
+from xtcl.report.facts import escape_text
 from xtcl.report.node_map import SIDE
 from xtcl.report.page import render, summarise
 
@@ -127,7 +127,7 @@ def test_a_node_shows_its_id_as_text(page: Any) -> None:
         x = MARGIN + data["x"][node] / SIDE * (width - 2 * MARGIN) - width / 2
         y = MARGIN + (1 - data["y"][node] / SIDE) * (height - 2 * MARGIN) - height / 2
         ActionChains(page, 0).move_to_element_with_offset(canvas, round(x), round(y)).perform()
-        _soon(page, partial(_tells_of, page, tip, shown(HOSTILE[node])))
+        _soon(page, partial(_tells_of, page, tip, escape_text(HOSTILE[node])))
     assert "Predicted: " in tip.text
     assert "Positives: " in tip.text or "No positives" in tip.text
     assert not tip.find_elements("css selector", "script, img")

@@ -12,7 +12,7 @@ from page_runs import HOSTILE, few_resamples, hostile_fit
 
 from xtcl.errors import NotFittedError, UsageError
 from xtcl.estimator import XTCL
-from xtcl.report.facts import LONGEST, shown
+from xtcl.report.facts import LONGEST, escape_text
 from xtcl.report.page import breakable, render, script_json, summarise
 
 __all__ = ["few_resamples"]
@@ -59,7 +59,7 @@ def test_hostile_names_are_text(task: str) -> None:
     assert "<i>odd</i> & co" in read.text
     assert "{{" not in read.text
     data = json.loads(read.scripts[0])
-    assert data["names"][:11] == [shown(name) for name in HOSTILE]
+    assert data["names"][:11] == [escape_text(name) for name in HOSTILE]
     assert all(len(name) <= LONGEST for name in data["names"])
     page.encode()  # every character can be written
 
@@ -74,9 +74,9 @@ def test_a_page_says_of_itself_that_it_loads_nothing() -> None:
 def test_no_character_leaves_the_script() -> None:
     for start in range(0, 0x3000, 60):
         text = "".join(map(chr, range(start, start + 60))) + "\ud800"
-        written = script_json({"names": [shown(text)]})
+        written = script_json({"names": [escape_text(text)]})
         assert not set("<>&\u2028\u2029") & set(written)
-        assert json.loads(written)["names"] == [shown(text)]
+        assert json.loads(written)["names"] == [escape_text(text)]
         written.encode()
         marked = str(breakable(text))
         assert "<" not in marked.replace("<wbr>", "")

@@ -13,14 +13,14 @@ from small_runs import Recorder, small_graph, small_model
 
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, node_split
-from xtcl.report.data_health import health
-from xtcl.report.facts import POSITIVES, RunFacts, closeness
+from xtcl.report.data_health import data_health
+from xtcl.report.facts import POSITIVES, RunFacts, mean_cosine
 from xtcl.report.node_map import SIDE, node_map, project
 from xtcl.report.page import render, summarise
-from xtcl.report.scores import MOST, node_test, reliability, wilson
+from xtcl.report.scores import MOST, node_test, reliability, wilson_interval
 from xtcl.report.weights import RelationRow
 from xtcl.report.words import _careful, _signals, _trust
-from xtcl.tasks.custom import OwnTask
+from xtcl.tasks.custom import CustomTask
 
 __all__ = ["few_resamples"]
 pytestmark = pytest.mark.usefixtures("few_resamples")
@@ -72,16 +72,16 @@ def test_reliability_against_a_loop() -> None:
 
 def test_wilson_s_interval() -> None:
     # From the formula's own worked example: 15 of 20, z = 1.96.
-    assert wilson(15, 20) == pytest.approx((0.531, 0.888), abs=1e-3)
-    assert wilson(0, 10)[0] == 0.0
-    assert wilson(10, 10)[1] == pytest.approx(1.0)
-    assert wilson(0, 0) == (0.0, 1.0)
+    assert wilson_interval(15, 20) == pytest.approx((0.531, 0.888), abs=1e-3)
+    assert wilson_interval(0, 10)[0] == 0.0
+    assert wilson_interval(10, 10)[1] == pytest.approx(1.0)
+    assert wilson_interval(0, 0) == (0.0, 1.0)
 
 
 def test_the_health_of_the_data() -> None:
     for task in ("nodes", "links"):
         graph = hostile_graph()
-        found = summarise(hostile_fit(task)).health
+        found = summarise(hostile_fit(task)).data_health
         other = graph.to_networkx()
         sizes = sorted(map(len, nx.connected_components(other)))
         assert found.components == len(sizes)
@@ -108,7 +108,7 @@ def test_nodes_to_look_at() -> None:
     assert all(node.known != node.predicted for node in look.wrong)
     assert [n.probability for n in look.unsure] == sorted(n.probability for n in look.unsure)
     assert [n.links for n in look.alone] == sorted(n.links for n in look.alone)
-    near = closeness(facts)
+    near = mean_cosine(facts)
     for u in (0, 5, 33, 79):
         others = list(facts.graph.adjacency[[u]].indices)
         others += [v for v in facts.positives[u, :POSITIVES] if v >= 0]
@@ -185,7 +185,7 @@ def test_a_fit_on_everything_has_nothing_held_out() -> None:
 
 def test_a_task_of_one_s_own_has_no_answers() -> None:
     graph = small_graph()
-    own = OwnTask(lambda u, v: (u[:, None] + v) % 2 == 0, np.arange(30))
+    own = CustomTask(lambda u, v: (u[:, None] + v) % 2 == 0, np.arange(30))
     found = summarise(small_model(own, epochs=2).fit(graph))
     assert found.task == "own"
     assert found.nodes is None
@@ -210,11 +210,11 @@ def test_many_classes_are_shortened() -> None:
 def test_classes_with_hardly_a_label_are_named() -> None:
     plain = hostile_fit("nodes")
     facts = RunFacts.of(plain)
-    assert not health(facts, "nodes").scarce
-    assert not health(facts, "nodes").doubts
+    assert not data_health(facts, "nodes").scarce
+    assert not data_health(facts, "nodes").doubts
     own = [facts.trained[facts.truth[facts.trained] == code] for code in range(3)]
     few = np.concatenate([own[0], own[1][:1], own[2][:3]])
-    found = health(replace(facts, trained=few), "nodes")
+    found = data_health(replace(facts, trained=few), "nodes")
     assert [(size.name, size.trained) for size in found.scarce] == [
         ("</script>", 3),
         ("dog & co", 1),
@@ -222,12 +222,14 @@ def test_classes_with_hardly_a_label_are_named() -> None:
     single, three = found.doubts
     assert single.startswith("Class “dog & co” was trained on a single label")
     assert three.startswith("Class “</script>” (3) was trained on fewer than 5 labels")
-    unseen = health(replace(facts, trained=own[0]), "nodes").doubts
+    unseen = data_health(replace(facts, trained=own[0]), "nodes").doubts
     assert unseen[0].startswith("Each of the classes “</script>”, “dog & co” had no label")
-    assert not health(RunFacts.of(hostile_fit("links")), "links").doubts
-    bare = health(replace(facts, graph=facts.graph.with_edges(facts.graph.edges[:, :5])), "nodes")
+    assert not data_health(RunFacts.of(hostile_fit("links")), "links").doubts
+    bare = data_health(
+        replace(facts, graph=facts.graph.with_edges(facts.graph.edges[:, :5])), "nodes"
+    )
     assert "have no link: for them only attributes speak" in bare.doubts[0]
-    page = render(replace(summarise(plain), health=found))
+    page = render(replace(summarise(plain), data_health=found))
     assert "<li><bdi>Class “dog &amp; co” was trained on a single label" in page
     careful = " ".join(_careful(found, None, summarise(plain).look))
     assert "fewer than 5 labels to learn from: “</script>” (3), “dog & co” (1)" in careful
@@ -253,7 +255,7 @@ def test_few_nodes_give_no_verdict_on_probabilities(count: int, verdict: str) ->
     found = replace(
         known,
         count=count,
-        interval=wilson(int(right.sum()), count),
+        interval=wilson_interval(int(right.sum()), count),
         reliability=reliability(np.full(count, 0.87), right),
     )
     assert verdict in _trust(found).text

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import (
-    Pairs,
+    NodePair,
     count_pairs,
     distinct,
     draw_non_links,
@@ -93,7 +93,7 @@ def _planted_links(
     *,
     same_class: bool,
     rng: np.random.Generator,
-) -> Pairs:
+) -> NodePair:
     """Different uniform pairs inside classes, or between them.
 
     The second end is drawn from the wanted side directly: nodes are listed by class, so a class is

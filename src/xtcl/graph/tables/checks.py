@@ -25,7 +25,7 @@ FEW_LABELS = 20
 LONGEST_NAME = 80
 
 
-def concerns(graph: Graph, task: str = "nodes") -> list[str]:
+def data_warnings(graph: Graph, task: str = "nodes") -> list[str]:
     """Sentences, each with a remedy; none where nothing looks wrong for the task.
 
     Only `nodes` reads labels, and what columns say of them.
@@ -85,7 +85,7 @@ def _of_columns(graph: Graph) -> list[str]:
     return [
         f"Column {_named(suspect.column)} alone tells {suspect.share:.1%} of the labels: is it "
         "known before the label is, or is it the label in disguise? If so, remove it."
-        for suspect in suspects(graph)
+        for suspect in leaky_columns(graph)
     ]
 
 
@@ -117,14 +117,14 @@ LOOKED_AT = 5000
 
 
 @dataclass(frozen=True)
-class Suspect:
+class LeakyColumn:
     """A column from which alone `share` of the known labels can be read."""
 
     column: str
     share: float
 
 
-def suspects(graph: Graph) -> list[Suspect]:
+def leaky_columns(graph: Graph) -> list[LeakyColumn]:
     """Columns whose value all but decides the class, of a graph that came from tables."""
     if graph.encoding is None or graph.labels is None:
         return []
@@ -146,7 +146,7 @@ def suspects(graph: Graph) -> list[Suspect]:
         if (groups.max() + 1) * GROUP <= nodes.size:
             share = _share(groups, codes)
             if share >= SUSPICIOUS:
-                found.append(Suspect(column.name, share))
+                found.append(LeakyColumn(column.name, share))
     return found
 
 

@@ -122,13 +122,13 @@ def count_numbers(cells: Any) -> int:
     return int(pc.sum(pc.match_substring_regex(cells, NUMBER_PATTERN)).as_py() or 0)
 
 
-def first_formula(cells: Any) -> int | None:
+def first_formula_cell(cells: Any) -> int | None:
     """The place of the first text cell that begins as a formula does."""
     at = pc.index(pc.starts_with(cells, "="), True).as_py()
     return None if at < 0 else int(at)
 
 
-def doubt_about(profile: Profile, table: Table) -> str:
+def number_warning(profile: Profile, table: Table) -> str:
     """A sentence about the first such cell, with a remedy; empty where there is none.
 
     A formula among numbers has no value that could be read, and is refused.
@@ -149,8 +149,8 @@ def doubt_about(profile: Profile, table: Table) -> str:
         )
     if DECIMAL_COMMA.fullmatch(text):
         return f"{what}, a number with a decimal comma, which is read as a name. Write a point."
-    if profile.first_formula is not None:
-        row, text = profile.first_formula
+    if profile.first_formula_cell is not None:
+        row, text = profile.first_formula_cell
         return (
             f"{place(table, row)}: column {profile.name!r} is {text[:LONGEST]!r}, which looks like "
             "a formula and is read as a name. If it is one, write its value."
@@ -174,7 +174,7 @@ class Profile:
     type_name: str = ""
     unusable: bool = False
     first_text: tuple[int, str] | None = None  # the first cell that is no number: row and text
-    first_formula: tuple[int, str] | None = None
+    first_formula_cell: tuple[int, str] | None = None
     numbers: int = 0
     first_extreme: tuple[int, float] | None = None
     texts: set[str] | None = field(default_factory=set)  # None once there are too many
@@ -226,9 +226,9 @@ class Profile:
 
     def _add_texts(self, cells: Any, start: int) -> None:
         self.numbers += count_numbers(cells)
-        at = first_formula(cells) if self.first_formula is None else None
+        at = first_formula_cell(cells) if self.first_formula_cell is None else None
         if at is not None:
-            self.first_formula = (start + at, str(cells[at]))
+            self.first_formula_cell = (start + at, str(cells[at]))
 
     def _add_numbers(self, values: np.ndarray[Any, Any], start: int, before: int) -> None:
         """Merge the moments of these values into those of `before` earlier ones (Chan et al.)."""
@@ -262,9 +262,9 @@ TRUE = frozenset({"true", "yes", "t", "y"})
 FALSE = frozenset({"false", "no", "f", "n"})
 
 
-def settle(profile: Profile, table: Table, *, scale: bool) -> ColumnEncoding:
+def infer_encoding(profile: Profile, table: Table, *, scale: bool) -> ColumnEncoding:
     """The encoding of a column; refuses what nothing can be computed with."""
-    return replace(_settled(profile, table, scale), doubt=doubt_about(profile, table))
+    return replace(_settled(profile, table, scale), doubt=number_warning(profile, table))
 
 
 def _settled(profile: Profile, table: Table, scale: bool) -> ColumnEncoding:

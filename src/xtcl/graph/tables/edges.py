@@ -32,7 +32,7 @@ class LinkColumns:
 
 
 @dataclass(frozen=True)
-class Links:
+class EdgeRows:
     """Pairs [2, E] of places among the ids, and how many rows had the weight 0."""
 
     pairs: IntArray
@@ -69,7 +69,7 @@ def ids_of_links(table: Table, columns: LinkColumns) -> list[Any]:
     return [seen]
 
 
-def read_links(table: Table, columns: LinkColumns, ids: Any, nodes: str) -> Links:
+def read_links(table: Table, columns: LinkColumns, ids: Any, nodes: str) -> EdgeRows:
     """The edges between known nodes; refuses ids that `nodes` does not have."""
     parts: list[IntArray] = []
     unknown, first_unknown, zeros = 0, None, 0
@@ -94,7 +94,7 @@ def read_links(table: Table, columns: LinkColumns, ids: Any, nodes: str) -> Link
             f"of {table.name} name unknown nodes. Add these nodes, or remove the rows."
         )
     pairs = np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), np.int64)
-    return Links(pairs, zeros)
+    return EdgeRows(pairs, zeros)
 
 
 def _weighted(

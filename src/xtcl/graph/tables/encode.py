@@ -24,7 +24,7 @@ from xtcl.graph.tables.columns import (
     to_floats,
 )
 from xtcl.graph.tables.ids import check_ids, id_cells, node_ids
-from xtcl.graph.tables.sources import Table, meter, need_column, open_table, place
+from xtcl.graph.tables.sources import Table, byte_progress, need_column, open_table, place
 from xtcl.graph.validation import Attributes, FloatArray
 from xtcl.progress import Progress
 
@@ -161,7 +161,7 @@ def encode_nodes(nodes: Any, encoding: TableEncoding, progress: Progress | None 
     It needs the columns that give attributes, in any order; others are not read. A category that
     the fit has not seen counts as missing.
     """
-    with meter(progress or Progress(), [(nodes, 2)]) as told:
+    with byte_progress(progress or Progress(), [(nodes, 2)]) as told:
         return _encoded(open_table(nodes, "new nodes", told), encoding)
 
 

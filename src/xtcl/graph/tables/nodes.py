@@ -7,7 +7,7 @@ from typing import Any
 
 from xtcl.errors import DataError
 from xtcl.graph.encoding import AS_ASKED, LEFT_OUT, ColumnEncoding, TableEncoding
-from xtcl.graph.tables.columns import Profile, settle
+from xtcl.graph.tables.columns import Profile, infer_encoding
 from xtcl.graph.tables.edges import LinkColumns, ids_of_links
 from xtcl.graph.tables.ids import check_ids, formula_note, id_cells, label_cells, read_classes
 from xtcl.graph.tables.sources import Table, need_column
@@ -16,7 +16,7 @@ from xtcl.graph.validation import IntArray
 
 
 @dataclass(frozen=True)
-class Nodes:
+class NodeRows:
     """What a table says of the nodes; `encoding` is None where they came from the edges."""
 
     table: Table
@@ -27,7 +27,7 @@ class Nodes:
     classes: tuple[Any, ...] = field(default_factory=tuple)
 
 
-def nodes_of_edges(table: Table, columns: LinkColumns, spec: TableSpec) -> Nodes:
+def nodes_of_edges(table: Table, columns: LinkColumns, spec: TableSpec) -> NodeRows:
     """The nodes that edges name; they have neither attributes nor labels."""
     for what in ("label", "id"):
         if getattr(spec, what) is not None:
@@ -36,10 +36,10 @@ def nodes_of_edges(table: Table, columns: LinkColumns, spec: TableSpec) -> Nodes
                 "none; name one."
             )
     ids = check_ids(ids_of_links(table, columns), table, columns.source)
-    return Nodes(table, ids, formula_note(ids, table))
+    return NodeRows(table, ids, formula_note(ids, table))
 
 
-def read_nodes(table: Table, spec: TableSpec) -> Nodes:
+def read_nodes(table: Table, spec: TableSpec) -> NodeRows:
     """Read every row once and settle what becomes of the columns."""
     own, label = id_column(table, spec), spec.label
     if label is not None and need_column(table, label, "the label") == own:
@@ -63,8 +63,10 @@ def read_nodes(table: Table, spec: TableSpec) -> Nodes:
         raise DataError(f"{table.name} has column names, but no rows.")
     checked = check_ids(ids, table, own)
     codes, classes = (None, ()) if label is None else read_classes(labels, table, label)
-    settled = {profile.name: settle(profile, table, scale=spec.scale) for profile in profiles}
+    settled = {
+        profile.name: infer_encoding(profile, table, scale=spec.scale) for profile in profiles
+    }
     settled |= {name: ColumnEncoding(name, LEFT_OUT, why=AS_ASKED) for name in spec.ignore}
     columns = tuple(settled[name] for name in table.columns if name in settled)
     encoding = TableEncoding(own, label, columns, spec.missing)
-    return Nodes(table, checked, formula_note(checked, table), encoding, codes, classes)
+    return NodeRows(table, checked, formula_note(checked, table), encoding, codes, classes)

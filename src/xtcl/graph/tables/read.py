@@ -15,7 +15,7 @@ from xtcl.graph.tables.edges import LinkColumns, read_links
 from xtcl.graph.tables.encode import encode_table
 from xtcl.graph.tables.ids import node_ids
 from xtcl.graph.tables.nodes import nodes_of_edges, read_nodes
-from xtcl.graph.tables.sources import BytesRead, Table, meter, open_table
+from xtcl.graph.tables.sources import BytesRead, Table, byte_progress, open_table
 from xtcl.graph.tables.spec import MAX_CATEGORIES, TableSpec, link_columns
 from xtcl.graph.validation import MAX_NODES, canonical_edges
 from xtcl.progress import Progress
@@ -108,7 +108,7 @@ def read_spec(spec: TableSpec, progress: Progress | None = None) -> TablesRead:
     """Read the tables; nothing is warned of, all is in the result."""
     # Nodes are read for what their columns hold, then for their attributes.
     passes = [(spec.edges, 2 if spec.nodes is None else 1), (spec.nodes, 2)]
-    with meter(progress or Progress(), passes) as told:
+    with byte_progress(progress or Progress(), passes) as told:
         return _read(spec, told)
 
 

@@ -75,7 +75,7 @@ FOREIGN = {
 }
 
 
-def kind_of_file(path: Path) -> str:
+def file_type(path: Path) -> str:
     """Text, gzip or Parquet; anything else is refused."""
     start = _first_bytes(path)
     if not start:
@@ -127,16 +127,16 @@ BytesRead = Callable[[int], None]
 """Takes the number of bytes of a file that were read since it was called last."""
 
 
-def untold(count: int) -> None:
+def no_progress(count: int) -> None:
     """For those who do not ask how far it is."""
 
 
 @contextmanager
-def meter(progress: Progress, passes: list[tuple[object, int]]) -> Iterator[BytesRead]:
+def byte_progress(progress: Progress, passes: list[tuple[object, int]]) -> Iterator[BytesRead]:
     """A stage over tables that are read so many times each; frames are there already."""
     whole = sum(_size(source) * times for source, times in passes)
     if whole < WORTH_TELLING:
-        yield untold
+        yield no_progress
         return
     with progress.stage("reading tables (MB)", whole // MEGABYTE) as advance:
         done = 0
@@ -168,7 +168,7 @@ DAMAGE = (pa.ArrowException, OSError, ValueError, RuntimeError, MemoryError, Ove
 class ParquetTable:
     """A Parquet file; its columns keep their types."""
 
-    def __init__(self, path: Path, *, told: BytesRead = untold) -> None:
+    def __init__(self, path: Path, *, told: BytesRead = no_progress) -> None:
         self.path, self.name, self.told = path, str(path), told
         try:
             self.columns = tuple(parquet.read_schema(path).names)
@@ -220,7 +220,7 @@ def place(table: Table, row: int) -> str:
     return f"{table.name}, {table.spot(row)}"
 
 
-def open_table(source: object, what: str, told: BytesRead = untold) -> Table:
+def open_table(source: object, what: str, told: BytesRead = no_progress) -> Table:
     """The table of a path, of a pandas or Polars frame or of an Arrow table."""
     table = _open(source, what, told)
     repeated = sorted({name for name in table.columns if table.columns.count(name) > 1})
@@ -235,7 +235,7 @@ def open_table(source: object, what: str, told: BytesRead = untold) -> Table:
 def _open(source: object, what: str, told: BytesRead) -> Table:
     if isinstance(source, (str, PathLike)):
         path = Path(source)
-        kind = kind_of_file(path)
+        kind = file_type(path)
         if kind == PARQUET:
             return ParquetTable(path, told=told)
         return TextTable(path, zipped=kind == GZIP, told=told)
@@ -264,7 +264,7 @@ DELIMITERS = ",;|"
 class TextTable:
     """A text file with a line of column names; gzip is unpacked on the way."""
 
-    def __init__(self, path: Path, *, zipped: bool = False, told: BytesRead = untold) -> None:
+    def __init__(self, path: Path, *, zipped: bool = False, told: BytesRead = no_progress) -> None:
         self.path, self.name, self.zipped, self.told = path, str(path), zipped, told
         self.delimiter, names = self._header()
         self._refuse_odd_bytes()

@@ -11,18 +11,18 @@ import numpy as np
 from xtcl.errors import DataError
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit, generator
-from xtcl.graph.subgraph import induced
+from xtcl.graph.subgraph import subgraph
 from xtcl.lab.experiments.drawing import conditions, curves_of, curves_table, draw_curves
 from xtcl.lab.experiments.experiment import (
-    Bench,
+    Context,
     Experiment,
     Measurement,
     Plain,
     Record,
-    Scope,
-    chosen,
+    Selection,
+    select_names,
 )
-from xtcl.lab.experiments.learning_curve import node_run
+from xtcl.lab.experiments.learning_curve import run_node_method
 from xtcl.model_selection.evaluate import make_split
 from xtcl.report.charts import OTHER, page, picture
 
@@ -55,24 +55,24 @@ class ClassCount(Experiment):
     name: ClassVar[str] = "classes"
     title: ClassVar[str] = "Accuracy and the number of classes, Cora"
 
-    def measurements(self, scope: Scope) -> list[Measurement]:
+    def measurements(self, scope: Selection) -> list[Measurement]:
         """Split by split, with fewer and fewer classes left out."""
-        chosen("data set", scope.datasets, ("cora",))
+        select_names("data set", scope.datasets, ("cora",))
         return [
             self.measurement(classes, method, seed)
             for seed in scope.seeds(SPLITS, QUICK_SPLITS)
             for classes in (QUICK_CLASSES if scope.quick else CLASSES)
-            for method in chosen("method", scope.methods, METHODS)
+            for method in select_names("method", scope.methods, METHODS)
         ]
 
     def measurement(self, classes: int, method: str, seed: int) -> Measurement:
         """One system with so many classes."""
 
-        def measure(bench: Bench) -> Plain:
+        def measure(bench: Context) -> Plain:
             graph = fewer_classes(bench.graph("cora"), classes, seed=seed)
             split = make_split(graph, "nodes", seed)
             assert isinstance(split, NodeSplit)  # noqa: S101 - that is what the task has
-            return node_run(graph, split, method, seed, bench)
+            return run_node_method(graph, split, method, seed, bench)
 
         return Measurement({"classes": classes, "method": method, "seed": seed}, measure)
 
@@ -138,7 +138,7 @@ def fewer_classes(graph: Graph, number: int, *, seed: int = 0) -> Graph:
         )
     kept = np.sort(generator(seed).permutation(present)[:number])
     nodes = np.flatnonzero((graph.labels < 0) | np.isin(graph.labels, kept))
-    return induced(
+    return subgraph(
         graph,
         nodes,
         labels=np.where(graph.labels[nodes] < 0, -1, np.searchsorted(kept, graph.labels[nodes])),

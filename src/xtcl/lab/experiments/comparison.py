@@ -14,21 +14,21 @@ from scipy.stats import ttest_rel
 
 from xtcl.baselines import METHODS, make_method
 from xtcl.baselines.method import XTCLMethod
-from xtcl.config import plain
-from xtcl.graph.subgraph import around_the_hub
+from xtcl.config import to_builtin
+from xtcl.graph.subgraph import ego_subgraph
 from xtcl.lab.experiments.drawing import conditions
 from xtcl.lab.experiments.experiment import (
-    Bench,
+    Context,
     Experiment,
     Measurement,
     Plain,
     Record,
-    Scope,
-    chosen,
-    chosen_datasets,
+    Selection,
+    select_datasets,
+    select_names,
 )
 from xtcl.model_selection.evaluate import make_split, score_method, standard_error
-from xtcl.report.charts import DASH, FIRST, OTHER, OURS, page, picture, spread, table
+from xtcl.report.charts import DASH, FIRST, OTHER, OURS, page, picture, spread_labels, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +75,7 @@ class Comparison(Experiment):
         """The registered systems that know the task."""
         return [name for name in ORDER if self.task in METHODS[name].tasks]
 
-    def measurements(self, scope: Scope) -> list[Measurement]:
+    def measurements(self, scope: Selection) -> list[Measurement]:
         """Split by split, so that a batch that is cut short has all systems on fewer splits.
 
         Quick: on the part of a data set around its best linked node.
@@ -83,10 +83,10 @@ class Comparison(Experiment):
         for method in scope.methods or ():
             if method in METHODS:
                 make_method(method).check_task(self.task)
-        methods = chosen("method", scope.methods, self.systems())
+        methods = select_names("method", scope.methods, self.systems())
         return [
             self.measurement(dataset, method, seed, QUICK_NODES if scope.quick else None)
-            for dataset in chosen_datasets(scope, COLUMNS)
+            for dataset in select_datasets(scope, COLUMNS)
             for seed in scope.seeds(SPLITS, QUICK_SPLITS)
             for method in methods
         ]
@@ -96,9 +96,9 @@ class Comparison(Experiment):
     ) -> Measurement:
         """One system on one split, of the whole graph or of so many nodes."""
 
-        def measure(bench: Bench) -> Plain:
+        def measure(bench: Context) -> Plain:
             graph, system = bench.graph(dataset), make_method(method)
-            graph = graph if nodes is None else around_the_hub(graph, nodes)
+            graph = graph if nodes is None else ego_subgraph(graph, nodes)
             figure, seconds = score_method(
                 graph,
                 make_split(graph, self.task, seed),
@@ -109,7 +109,7 @@ class Comparison(Experiment):
             )
             found = {"figure": round(100 * figure, 4), "seconds": round(seconds, 3)}
             recipe = system.recipe_for(self.task) if isinstance(system, XTCLMethod) else None
-            return found if recipe is None else found | {"recipe": plain(asdict(recipe))}
+            return found if recipe is None else found | {"recipe": to_builtin(asdict(recipe))}
 
         part = {} if nodes is None else {"nodes": nodes}
         what = {"dataset": dataset, **part, "method": method, "seed": seed}
@@ -197,7 +197,7 @@ def _cell(cells: Cells, dataset: str, method: str) -> str:
     cell = cells.get((dataset, method))
     if cell is None:
         return DASH
-    text = spread(cell.mean, cell.error)
+    text = spread_labels(cell.mean, cell.error)
     order = ranking(cells, dataset)
     place = order.index(method) if method in order else len(MARKS)
     if place < len(MARKS):

@@ -11,7 +11,7 @@ import numpy as np
 from xtcl.baselines import METHODS
 from xtcl.lab.experiments.experiment import Record
 from xtcl.model_selection.evaluate import standard_error
-from xtcl.report.charts import DASH, OURS, PALETTE, spread, table
+from xtcl.report.charts import DASH, OURS, PALETTE, spread_labels, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,7 +60,7 @@ def curves_table(curves: Curves, axis: str) -> str:
     places = sorted({place for line in curves.values() for place in line})
 
     def cell(line: dict[float, list[float]], place: float) -> str:
-        return spread(*mean_and_error(line[place])) if place in line else DASH
+        return spread_labels(*mean_and_error(line[place])) if place in line else DASH
 
     return table(
         [axis, *(title_of(name) for name in curves)],

@@ -24,7 +24,7 @@ Plain = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Scope:
+class Selection:
     """How much of an experiment is wanted; what is None is as the experiment has it.
 
     `quick` makes it small: minutes on two cores, with the same code and the same honesty.
@@ -51,7 +51,7 @@ class MissingDatasetError(DataError):
 
 
 @dataclass
-class Bench:
+class Context:
     """Where measurements are made: the device, the folder of data sets, and who hears of progress.
 
     Graphs are read once and kept, because many measurements share one; so is why one could
@@ -82,7 +82,7 @@ class Measurement:
     """One run: what is measured, as plain values, and how. What it finds are plain values too."""
 
     what: Plain
-    measure: Callable[[Bench], Plain]
+    measure: Callable[[Context], Plain]
 
     @property
     def key(self) -> str:
@@ -108,17 +108,17 @@ class Experiment(ABC):
     title: ClassVar[str]
 
     @abstractmethod
-    def measurements(self, scope: Scope) -> list[Measurement]:
+    def measurements(self, scope: Selection) -> list[Measurement]:
         """Every run that the scope asks for, those first that say most."""
 
 
-def chosen_datasets(scope: Scope, usual: Sequence[str]) -> list[str]:
+def select_datasets(scope: Selection, usual: Sequence[str]) -> list[str]:
     """The data sets of a scope; a quick one has Cora, which is always there, unless told."""
     quick = ("cora",) if scope.quick else None
-    return chosen("data set", scope.datasets or quick, usual)
+    return select_names("data set", scope.datasets or quick, usual)
 
 
-def chosen(kind: str, wanted: Sequence[str] | None, usual: Sequence[str]) -> list[str]:
+def select_names(kind: str, wanted: Sequence[str] | None, usual: Sequence[str]) -> list[str]:
     """The usual ones, or those of them that are wanted, in the usual order."""
     if wanted is None:
         return list(usual)
@@ -134,7 +134,7 @@ Told = Callable[[str], None]
 
 
 def run_missing(
-    measurements: Sequence[Measurement], folder: Path, bench: Bench, tell: Told
+    measurements: Sequence[Measurement], folder: Path, bench: Context, tell: Told
 ) -> list[Record]:
     """The records of all measurements; those that `folder` does not hold yet are made.
 
@@ -168,8 +168,8 @@ def run_missing(
         kept[measurement.key] = record
         left = (time.perf_counter() - began) / number * (len(missing) - number)
         tell(
-            f"{number} of {len(missing)}: {measurement.key} in {in_words(seconds)}"
-            + (f"; about {in_words(left)} to go" if left else "")
+            f"{number} of {len(missing)}: {measurement.key} in {spell_out(seconds)}"
+            + (f"; about {spell_out(left)} to go" if left else "")
         )
     return [kept[m.key] for m in measurements if m.key in kept]
 
@@ -190,7 +190,7 @@ def read_record(folder: Path, measurement: Measurement) -> Record | None:
     return record if record.what == measurement.what else None
 
 
-def in_words(seconds: float) -> str:
+def spell_out(seconds: float) -> str:
     """A time as people say it."""
     if seconds < 90:
         return f"{seconds:.0f} s"

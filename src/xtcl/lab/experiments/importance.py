@@ -12,19 +12,19 @@ import numpy as np
 from xtcl.lab.experiments.comparison import COLUMNS
 from xtcl.lab.experiments.drawing import conditions
 from xtcl.lab.experiments.experiment import (
-    Bench,
+    Context,
     Experiment,
     Measurement,
     Plain,
     Record,
-    Scope,
-    chosen,
-    chosen_datasets,
+    Selection,
+    select_datasets,
+    select_names,
 )
 from xtcl.model_selection.evaluate import make_split
-from xtcl.relations.blocks import block_height
+from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.registry import relation_title
-from xtcl.relations.rows import PatternRows
+from xtcl.relations.rows import DenseRows
 from xtcl.relations.view import TrainingView
 from xtcl.report.charts import DASH, PALETTE, page, picture, table
 from xtcl.sampling.counting import count_patterns
@@ -32,7 +32,7 @@ from xtcl.sampling.folds import Fold
 from xtcl.sampling.patterns import PatternCounts
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks import make_task
-from xtcl.tasks.training_data import training_side
+from xtcl.tasks.training_data import training_data
 
 TASKS = ("nodes", "links")
 
@@ -61,22 +61,22 @@ class Importance(Experiment):
     name: ClassVar[str] = "importance"
     title: ClassVar[str] = "Importance of the relations"
 
-    def measurements(self, scope: Scope) -> list[Measurement]:
+    def measurements(self, scope: Selection) -> list[Measurement]:
         """One for each task and data set; quick: on Cora."""
-        chosen("method", scope.methods, ("xgsampler",))
+        select_names("method", scope.methods, ("xgsampler",))
         return [
             self.measurement(dataset, task, seed)
             for seed in scope.seeds(1)
-            for dataset in chosen_datasets(scope, COLUMNS)
+            for dataset in select_datasets(scope, COLUMNS)
             for task in TASKS
         ]
 
     def measurement(self, dataset: str, task: str, seed: int) -> Measurement:
         """The weights of one split."""
 
-        def measure(bench: Bench) -> Plain:
+        def measure(bench: Context) -> Plain:
             graph = bench.graph(dataset)
-            side = training_side(graph, make_split(graph, task, seed))
+            side = training_data(graph, make_split(graph, task, seed))
             view = TrainingView.of(side.graph, side.labelled, bench.device)
             known = make_task(task)
             recipe = known.recipe("gcn")
@@ -88,7 +88,7 @@ class Importance(Experiment):
 
 
 def resampled(
-    sampler: XGSampler, view: TrainingView, folds: list[Fold], seed: int, bench: Bench
+    sampler: XGSampler, view: TrainingView, folds: list[Fold], seed: int, bench: Context
 ) -> Plain:
     """Weights, importance and its interval for every relation."""
     sampler.fit(view, folds)
@@ -113,18 +113,20 @@ def resampled(
 
 
 def group_counts(
-    sampler: XGSampler, folds: list[Fold], seed: int, bench: Bench
+    sampler: XGSampler, folds: list[Fold], seed: int, bench: Context
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pattern codes [P] and their counts [groups, P, 2], the nodes dealt into groups at random."""
     rng = np.random.default_rng([seed, 2])
     tables = []
     with bench.progress.stage("counting pairs", len(folds)) as advance:
         for fold in folds:
-            rows = PatternRows(sampler.relations_, fold.view, sampler.settings.quantiles)
+            rows = DenseRows(sampler.relations_, fold.view, sampler.settings.quantiles)
             groups = max(1, min(GROUPS // len(folds), len(fold.queries)))
             for part in np.array_split(rng.permutation(fold.queries), groups):
                 own = replace(fold, queries=np.sort(part))
-                tables.append(count_patterns(own, rows, block_height(rows.num_nodes, rows.device)))
+                tables.append(
+                    count_patterns(own, rows, rows_per_block(rows.num_nodes, rows.device))
+                )
             advance(1)
     codes = np.unique(np.concatenate([table.codes for table in tables]))
     counts = np.zeros((len(tables), len(codes), 2), dtype=np.int64)

@@ -16,19 +16,19 @@ from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.comparison import COLUMNS
 from xtcl.lab.experiments.drawing import conditions, curves_of, curves_table, draw_curves
 from xtcl.lab.experiments.experiment import (
-    Bench,
+    Context,
     Experiment,
     Measurement,
     Plain,
     Record,
-    Scope,
-    chosen,
+    Selection,
+    select_names,
 )
 from xtcl.lab.methods.contrastive import with_truth
 from xtcl.report.charts import page, picture
-from xtcl.tasks.metrics import score_on_test
-from xtcl.tasks.results import NodeAnswer
-from xtcl.tasks.training_data import TrainingSide, training_side
+from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.results import NodePredictions
+from xtcl.tasks.training_data import TrainingData, training_data
 
 METHODS = ("xtcl-gcn", "sscl", "scl", "naive-tcl", "ceiling-scl", "gcn")
 
@@ -58,22 +58,22 @@ class LearningCurve(Experiment):
     name: ClassVar[str] = "learning-curve"
     title: ClassVar[str] = "Accuracy of a GCN under six kinds of supervision"
 
-    def measurements(self, scope: Scope) -> list[Measurement]:
+    def measurements(self, scope: Selection) -> list[Measurement]:
         """Split by split, size by size."""
         return [
             self.measurement(dataset, percent, method, seed)
-            for dataset in chosen("data set", scope.datasets or ["cora"], COLUMNS)
+            for dataset in select_names("data set", scope.datasets or ["cora"], COLUMNS)
             for seed in scope.seeds(SPLITS, QUICK_SPLITS)
             for percent in (QUICK_PERCENT if scope.quick else PERCENT)
-            for method in chosen("method", scope.methods, METHODS)
+            for method in select_names("method", scope.methods, METHODS)
         ]
 
     def measurement(self, dataset: str, percent: int, method: str, seed: int) -> Measurement:
         """One kind of supervision with so many labels."""
 
-        def measure(bench: Bench) -> Plain:
+        def measure(bench: Context) -> Plain:
             graph = bench.graph(dataset)
-            return node_run(graph, growing_split(graph, percent, seed), method, seed, bench)
+            return run_node_method(graph, growing_split(graph, percent, seed), method, seed, bench)
 
         what = {"dataset": dataset, "percent": percent, "method": method, "seed": seed}
         return Measurement(what, measure)
@@ -85,7 +85,7 @@ def growing_split(graph: Graph, percent: int, seed: int) -> NodeSplit:
     Every class has a training node, as long as there is room: a class that nobody has seen would
     measure the luck of the draw.
     """
-    side = TrainingSide(graph)
+    side = TrainingData(graph)
     labels = side.labels
     order = np.random.default_rng([seed, 20]).permutation(side.labelled)
     cut = round(TESTED * len(order))
@@ -125,14 +125,16 @@ def draw_learning_curve(experiment: LearningCurve, records: Sequence[Record], fo
     return page(parts)
 
 
-def node_run(graph: Graph, split: NodeSplit, method: str, seed: int, bench: Bench) -> Plain:
+def run_node_method(
+    graph: Graph, split: NodeSplit, method: str, seed: int, bench: Context
+) -> Plain:
     """Accuracy in percent on test and training nodes, and the seconds of the fit."""
-    side = training_side(graph, split)
+    side = training_data(graph, split)
     system = with_truth(make_method(method), graph)
     start = time.perf_counter()
     answer = system.fit(side, "nodes", seed=seed, device=bench.device, progress=bench.progress)
     seconds = time.perf_counter() - start
-    figure = 100 * score_on_test(answer, graph, split)["accuracy"]
+    figure = 100 * test_scores(answer, graph, split)["accuracy"]
     return {
         "figure": round(figure, 4),
         "train": round(100 * training_accuracy(answer, side), 4),
@@ -140,9 +142,9 @@ def node_run(graph: Graph, split: NodeSplit, method: str, seed: int, bench: Benc
     }
 
 
-def training_accuracy(answer: object, side: TrainingSide) -> float:
+def training_accuracy(answer: object, side: TrainingData) -> float:
     """The share of the labels it was fitted on that an answer gets right."""
-    if not isinstance(answer, NodeAnswer):
+    if not isinstance(answer, NodePredictions):
         raise UsageError("Only a node classifier has an accuracy on its training nodes.")
     known = side.labelled
     return float((answer.probabilities[known].argmax(axis=1) == side.labels[known]).mean())

@@ -47,20 +47,20 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit, generator
 from xtcl.lab.experiments.drawing import Value, conditions, curves_of, curves_table, draw_curves
 from xtcl.lab.experiments.experiment import (
-    Bench,
+    Context,
     Experiment,
     Measurement,
     Plain,
     Record,
-    Scope,
-    chosen,
+    Selection,
+    select_names,
 )
-from xtcl.lab.experiments.learning_curve import node_run
+from xtcl.lab.experiments.learning_curve import run_node_method
 from xtcl.model_selection.evaluate import make_split
-from xtcl.relations.blocks import block_height
+from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation
-from xtcl.relations.rows import PatternRows, all_nodes, usable
+from xtcl.relations.rows import DenseRows, all_nodes, usable_relations
 from xtcl.relations.thresholds import PAPER_QUANTILES, check_quantiles
 from xtcl.relations.view import TrainingView
 from xtcl.report.charts import page, picture, table
@@ -188,15 +188,15 @@ def above_pairs(
     (chosen,) = resolve_relations([relation])
     labelled = () if graph.labels is None else graph.labels >= 0
     view = TrainingView.of(graph, labelled, device)
-    _, lacking = usable([chosen], view)
+    _, lacking = usable_relations([chosen], view)
     if lacking:
         raise DataError(
             f"Relation '{chosen.name}' needs {' and '.join(lacking[chosen.name])}, which graph "
             f"'{graph.name}' does not have: choose another relation."
         )
-    rows = PatternRows([chosen], view, check_quantiles([quantile]))
+    rows = DenseRows([chosen], view, check_quantiles([quantile]))
     nodes, others = [], []
-    for block in rows.blocks(all_nodes(graph.num_nodes), block_height(graph.num_nodes)):
+    for block in rows.blocks(all_nodes(graph.num_nodes), rows_per_block(graph.num_nodes)):
         ((similarities, level),) = rows(block)
         above = level > 0
         row, column = (index.cpu().numpy() for index in above.nonzero(as_tuple=True))
@@ -269,16 +269,16 @@ class PerturbedLabels(Experiment):
     name: ClassVar[str] = "perturbation"
     title: ClassVar[str] = "Labels bent towards the attribute distribution, Cora"
 
-    def measurements(self, scope: Scope) -> list[Measurement]:
+    def measurements(self, scope: Selection) -> list[Measurement]:
         """Split by split, more and more labels bent."""
-        chosen("data set", scope.datasets, ("cora",))
+        select_names("data set", scope.datasets, ("cora",))
         return [
             self.measurement(rule, number, method, graph, seed)
             for seed in scope.seeds(SPLITS, quick=1)
             for graph in range(1 if scope.quick else GRAPHS)
             for rule in RATIOS
             for number in (QUICK_NUMBERS if scope.quick else NUMBERS)
-            for method in chosen("method", scope.methods, METHODS)
+            for method in select_names("method", scope.methods, METHODS)
         ]
 
     def measurement(
@@ -286,7 +286,7 @@ class PerturbedLabels(Experiment):
     ) -> Measurement:
         """One system on one split of one graph."""
 
-        def measure(bench: Bench) -> Plain:
+        def measure(bench: Context) -> Plain:
             graph = bench.graph("cora")
             pairs = above_pairs(graph, RELATION, device=bench.device)
             bent = perturb_labels(graph, pairs, number, rule=rule, ratio=RATIOS[rule], seed=draw)
@@ -294,7 +294,7 @@ class PerturbedLabels(Experiment):
             assert isinstance(split, NodeSplit)  # noqa: S101 - that is what the task has
             assert bent.labels is not None  # noqa: S101 - Cora has labels
             told = label_information(bent.labels, pairs)
-            return node_run(bent, split, method, seed, bench) | {"information": told}
+            return run_node_method(bent, split, method, seed, bench) | {"information": told}
 
         what = {"rule": rule, "number": number, "method": method, "graph": draw, "seed": seed}
         return Measurement(what, measure)

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 from xtcl.lab.experiments.drawing import conditions
 from xtcl.lab.experiments.experiment import (
-    Bench,
+    Context,
     Experiment,
     Measurement,
     Plain,
     Record,
-    Scope,
-    chosen,
-    chosen_datasets,
+    Selection,
+    select_datasets,
+    select_names,
 )
 from xtcl.report.charts import FIRST, page, picture, table
 
@@ -38,15 +38,15 @@ class DatasetStatistics(Experiment):
     name: ClassVar[str] = "datasets"
     title: ClassVar[str] = "Data statistics"
 
-    def measurements(self, scope: Scope) -> list[Measurement]:
+    def measurements(self, scope: Selection) -> list[Measurement]:
         """One for each data set; quick: Cora, which is always there."""
-        chosen("method", scope.methods, ())
-        return [self.measurement(dataset) for dataset in chosen_datasets(scope, DATASETS)]
+        select_names("method", scope.methods, ())
+        return [self.measurement(dataset) for dataset in select_datasets(scope, DATASETS)]
 
     def measurement(self, dataset: str) -> Measurement:
         """Count."""
 
-        def measure(bench: Bench) -> Plain:
+        def measure(bench: Context) -> Plain:
             graph = bench.graph(dataset)
             return {
                 "nodes": graph.num_nodes,

@@ -16,13 +16,13 @@ from xtcl.errors import DataError, UsageError
 from xtcl.graph.datasets.synthetic import random_graph
 from xtcl.lab.experiments.drawing import Curves, conditions, curves_of, curves_table, draw_curves
 from xtcl.lab.experiments.experiment import (
-    Bench,
+    Context,
     Experiment,
     Measurement,
     Plain,
     Record,
-    Scope,
-    chosen,
+    Selection,
+    select_names,
 )
 from xtcl.lab.methods.naive_xgboost import NaiveXGBoost
 from xtcl.relations.view import TrainingView
@@ -30,7 +30,7 @@ from xtcl.report.charts import DASH, PALETTE, page, picture, table
 from xtcl.sampling.folds import Fold
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks import make_task
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.training_data import TrainingData
 
 SYSTEMS = ("xgsampler", "naive-xgboost")
 
@@ -59,24 +59,24 @@ class TrainingTime(Experiment):
     name: ClassVar[str] = "time"
     title: ClassVar[str] = "Seconds to learn which nodes are alike"
 
-    def measurements(self, scope: Scope) -> list[Measurement]:
+    def measurements(self, scope: Selection) -> list[Measurement]:
         """Small graphs first."""
-        chosen("data set", scope.datasets, ("random",))
+        select_names("data set", scope.datasets, ("random",))
         return [
             self.measurement(size, system, repeat)
             for size in (QUICK_SIZES if scope.quick else SIZES)
             for repeat in scope.seeds(REPEATS)
-            for system in chosen("method", scope.methods, SYSTEMS)
+            for system in select_names("method", scope.methods, SYSTEMS)
         ]
 
     def measurement(self, size: int, system: str, repeat: int) -> Measurement:
         """One fit."""
 
-        def measure(bench: Bench) -> Plain:
-            learn(system, *pairs_of(200, repeat, bench.device))
+        def measure(bench: Context) -> Plain:
+            fit_stumps_on_pairs(system, *pairs_of(200, repeat, bench.device))
             view, folds = pairs_of(size, repeat, bench.device)
             start = time.perf_counter()
-            learn(system, view, folds)
+            fit_stumps_on_pairs(system, view, folds)
             return {"seconds": round(time.perf_counter() - start, 4)}
 
         return Measurement({"size": size, "system": system, "repeat": repeat}, measure)
@@ -86,12 +86,12 @@ def pairs_of(size: int, seed: int, device: torch.device) -> tuple[TrainingView, 
     """What both systems learn from."""
     graph = random_graph(size, seed=seed)
     known = np.random.default_rng([seed, 30]).random(size) < LABELLED
-    labels = np.where(known, TrainingSide(graph).labels, -1)
+    labels = np.where(known, TrainingData(graph).labels, -1)
     view = TrainingView.of(graph.with_labels(labels), known, device)
     return view, make_task("nodes").folds(view, 0, np.random.default_rng(seed))
 
 
-def learn(system: str, view: TrainingView, folds: list[Fold]) -> None:
+def fit_stumps_on_pairs(system: str, view: TrainingView, folds: list[Fold]) -> None:
     """Fit one system, to the end of what its device was asked for."""
     if system == "xgsampler":
         XGSampler().fit(view, folds)

@@ -11,14 +11,14 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from xtcl.device import rough_products
+from xtcl.device import allow_tf32
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
 from xtcl.graph.validation import Attributes
 from xtcl.lab.methods.self_supervised import WithTaskSettings, infomax_inputs, train_until_flat
-from xtcl.nn.functional import dropout, sparse_product, unit_rows
+from xtcl.nn.functional import dropout, normalize, sparse_product
 from xtcl.progress import Progress
-from xtcl.relations.blocks import block_height
+from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.cosine import cosine_rows
 from xtcl.relations.relation import Rows
 from xtcl.relations.sparse import quiet_sparse
@@ -176,9 +176,9 @@ class ASP(WithTaskSettings[ASPSettings]):
             graph.num_nodes,
         )
         pairs = (
-            Pair(0, 1),
-            Pair(2, 3, settings.attribute_weight),
-            Pair(0, 2, settings.bridge_weight),
+            ViewPair(0, 1),
+            ViewPair(2, 3, settings.attribute_weight),
+            ViewPair(0, 2, settings.bridge_weight),
         )
         with (
             seeded(seed, device) as generator,
@@ -192,8 +192,8 @@ class ASP(WithTaskSettings[ASPSettings]):
                     links.without(settings.dropped_links, generator),
                     arcs.without(settings.dropped_arcs, generator),
                 )
-                units = torch.stack([unit_rows(view) for view in views])
-                return contrast(units, pairs, settings.temperature)
+                units = torch.stack([normalize(view) for view in views])
+                return asp_contrast(units, pairs, settings.temperature)
 
             train_until_flat(
                 network,
@@ -213,7 +213,7 @@ class ASP(WithTaskSettings[ASPSettings]):
         return np.asarray((near + far + both).cpu().numpy())
 
 
-class Pair(NamedTuple):
+class ViewPair(NamedTuple):
     """Two views by number, and how much their contrast counts."""
 
     first: int
@@ -221,8 +221,8 @@ class Pair(NamedTuple):
     weight: float = 1.0
 
 
-def contrast(
-    views: Tensor, pairs: Sequence[Pair], temperature: float, *, height: int | None = None
+def asp_contrast(
+    views: Tensor, pairs: Sequence[ViewPair], temperature: float, *, height: int | None = None
 ) -> Tensor:
     r"""The weighted sum of :math:`l(a, b)` over `pairs` of views [m, V, h], their rows of length 1.
 
@@ -237,7 +237,7 @@ def contrast(
     Cost: O((m + n) V^2 h) for n pairs; memory O((m + 1) height V) beside the views. Cosines are at
     most 1, so that nothing overflows while the temperature is above 0.02.
     """
-    height = height or block_height(views.shape[1])
+    height = height or rows_per_block(views.shape[1])
     value: Tensor = _Contrast.apply(  # type: ignore[no-untyped-call]
         views, tuple(pairs), temperature, height
     )
@@ -247,9 +247,9 @@ def contrast(
 class _Contrast(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, views: Tensor, pairs: tuple[Pair, ...], temperature: float, height: int
+        ctx: Any, views: Tensor, pairs: tuple[ViewPair, ...], temperature: float, height: int
     ) -> Tensor:
-        with rough_products():  # cosines of three digits are enough for a softmax
+        with allow_tf32():  # cosines of three digits are enough for a softmax
             value, gradient = _in_blocks(views, pairs, temperature, height)
         ctx.save_for_backward(gradient)
         return value
@@ -261,7 +261,7 @@ class _Contrast(torch.autograd.Function):
 
 
 def _in_blocks(
-    views: Tensor, pairs: tuple[Pair, ...], temperature: float, height: int
+    views: Tensor, pairs: tuple[ViewPair, ...], temperature: float, height: int
 ) -> tuple[Tensor, Tensor]:
     """The value, and its gradient [m, V, h]."""
     num_nodes = views.shape[1]
@@ -331,7 +331,7 @@ def nearest_by_attributes(
     nodes = torch.arange(num_nodes, device=device)
     lower_first = nodes.double() * (TIE_BREAK / num_nodes)
     arcs = []
-    for part in torch.split(nodes, height or block_height(num_nodes)):
+    for part in torch.split(nodes, height or rows_per_block(num_nodes)):
         similar = rows(part)
         similar[torch.arange(len(part), device=device), part] = 0.0
         nearest = (similar.double() - lower_first).topk(min(count, num_nodes - 1), dim=1).indices

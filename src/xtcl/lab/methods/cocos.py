@@ -19,8 +19,8 @@ from xtcl.lab.methods.self_supervised import sparse_if_few
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.functional import dropout
 from xtcl.progress import Progress
-from xtcl.tasks.results import Answer, NodeAnswer
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.results import NodePredictions, Predictions
+from xtcl.tasks.training_data import TrainingData
 from xtcl.training.trainer import embed
 
 
@@ -98,7 +98,7 @@ class SharingLoss:
             self._estimate()
         self.epoch += 1
         shuffled = self.network(*self.data, self.everyone.shuffle(generator))
-        pairs = contrast(
+        pairs = cocos_contrast(
             self.network.discriminator,
             F.embedding(self.known.unlabelled, z),
             F.embedding(self.known.unlabelled, shuffled),
@@ -156,13 +156,13 @@ class CoCoS(Method):
 
     def fit(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         task: str,
         *,
         seed: int,
         device: torch.device,
         progress: Progress,
-    ) -> Answer:
+    ) -> Predictions:
         """Train both stages."""
         self.check_task(task)
         codes = side.labels
@@ -190,7 +190,7 @@ class CoCoS(Method):
             scores, _ = train_supervised(
                 network, x, edge_index, sharing, second, seed=seed, on_epoch=advance
             )
-        return NodeAnswer(scores.double().cpu().softmax(dim=1).numpy())
+        return NodePredictions(scores.double().cpu().softmax(dim=1).numpy())
 
 
 class Contexts:
@@ -230,7 +230,7 @@ class Contexts:
         return self.grouped[place + torch.where(place >= self.start, self.size, 0)]
 
 
-def contrast(
+def cocos_contrast(
     discriminator: Callable[[Tensor], Tensor],
     z: Tensor,
     shuffled: Tensor,

@@ -12,21 +12,21 @@ import torch
 from torch import Tensor
 
 from xtcl.baselines.method import Method
-from xtcl.config import Recipe
+from xtcl.config import FitConfig
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.progress import Advance, Progress
-from xtcl.relations.blocks import block_height
-from xtcl.relations.rows import PatternRows, all_nodes
+from xtcl.relations.blocks import rows_per_block
+from xtcl.relations.rows import DenseRows, all_nodes
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.candidates import NOBODY
+from xtcl.sampling.candidates import NO_NODE
 from xtcl.sampling.patterns import PatternCounts
 from xtcl.sampling.xgsampler import XGSampler
-from xtcl.tasks.fit import FitOptions, Found, train_plan, with_head
+from xtcl.tasks.fit import FitOptions, SampledPositives, train_ensemble, with_head
 from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.results import Answer
-from xtcl.tasks.task import Choice
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.results import Predictions
+from xtcl.tasks.task import Selected
+from xtcl.tasks.training_data import TrainingData
 
 
 class Contrastive(Method):
@@ -60,15 +60,15 @@ class Contrastive(Method):
 
     tasks: ClassVar[frozenset[str]] = frozenset({"nodes"})
 
-    def __init__(self, recipe: Recipe | None = None) -> None:
+    def __init__(self, recipe: FitConfig | None = None) -> None:
         """`recipe` instead of XTCL's own for nodes; its sampler gives no more than the quantile."""
         self.recipe = recipe
 
     @abstractmethod
     def positives(
         self,
-        side: TrainingSide,
-        recipe: Recipe,
+        side: TrainingData,
+        recipe: FitConfig,
         *,
         seed: int,
         device: torch.device,
@@ -81,13 +81,13 @@ class Contrastive(Method):
 
     def fit(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         task: str,
         *,
         seed: int,
         device: torch.device,
         progress: Progress,
-    ) -> Answer:
+    ) -> Predictions:
         """Train on the positives, and fit the head."""
         self.check_task(task)
         nodes = NodeClassification()
@@ -100,13 +100,13 @@ class Contrastive(Method):
             )
         named = _Naming(progress, self.title)
         options = FitOptions(encoder="gcn", seed=seed, device=device, progress=named)
-        found = Found(unlearned_sampler(side, device), table)
+        found = SampledPositives(unlearned_sampler(side, device), table)
         plan = recipe.plans[0]
-        fitted = train_plan(side.graph, nodes, recipe, plan, found, options)
-        return with_head(side, nodes, recipe, Choice(plan), fitted, options).answer
+        fitted = train_ensemble(side.graph, nodes, recipe, plan, found, options)
+        return with_head(side, nodes, recipe, Selected(plan), fitted, options).answer
 
 
-def unlearned_sampler(side: TrainingSide, device: torch.device) -> XGSampler:
+def unlearned_sampler(side: TrainingData, device: torch.device) -> XGSampler:
     """A sampler that knows no label and has seen no pair: it prefers no relation to another."""
     view = TrainingView.of(side.graph, device=device)
     return XGSampler().restore(view, PatternCounts(np.zeros(0, np.int64), np.zeros((0, 2), int)))
@@ -140,15 +140,15 @@ class CeilingSCL(Contrastive):
     name: ClassVar[str] = "ceiling-scl"
     title: ClassVar[str] = "Ceiling SCL (sees the test labels)"
 
-    def __init__(self, truth: np.ndarray | None = None, recipe: Recipe | None = None) -> None:
+    def __init__(self, truth: np.ndarray | None = None, recipe: FitConfig | None = None) -> None:
         """`truth` holds the label code of every node, -1 where nobody knows it."""
         super().__init__(recipe)
         self.truth = truth
 
     def positives(
         self,
-        side: TrainingSide,
-        recipe: Recipe,
+        side: TrainingData,
+        recipe: FitConfig,
         *,
         seed: int,
         device: torch.device,
@@ -157,7 +157,7 @@ class CeilingSCL(Contrastive):
         """Any nodes of the same class."""
         return class_positives(self._true_labels(side), recipe.positives, seed=seed)
 
-    def _true_labels(self, side: TrainingSide) -> np.ndarray:
+    def _true_labels(self, side: TrainingData) -> np.ndarray:
         if self.truth is None:
             raise UsageError(
                 f"{self.title} needs the true labels of all nodes, which no fit is shown: hand "
@@ -197,8 +197,8 @@ class NaiveTCL(Contrastive):
 
     def positives(
         self,
-        side: TrainingSide,
-        recipe: Recipe,
+        side: TrainingData,
+        recipe: FitConfig,
         *,
         seed: int,
         device: torch.device,
@@ -207,7 +207,7 @@ class NaiveTCL(Contrastive):
         """Labelled nodes of the same class, else nodes that are above for some relation."""
         alike = class_positives(side.labels, recipe.positives, seed=seed)
         near = relation_positives(side, recipe, seed=seed, device=device, progress=progress)
-        return np.where(alike == NOBODY, near, alike)
+        return np.where(alike == NO_NODE, near, alike)
 
 
 class SCL(Contrastive):
@@ -225,8 +225,8 @@ class SCL(Contrastive):
 
     def positives(
         self,
-        side: TrainingSide,
-        recipe: Recipe,
+        side: TrainingData,
+        recipe: FitConfig,
         *,
         seed: int,
         device: torch.device,
@@ -242,7 +242,7 @@ def class_positives(labels: np.ndarray, number: int, *, seed: int) -> np.ndarray
     -1 for a node without a label, or alone with it.
     """
     rng = np.random.default_rng(seed)
-    table = np.full((len(labels), number), NOBODY, dtype=np.int64)
+    table = np.full((len(labels), number), NO_NODE, dtype=np.int64)
     for label in np.unique(labels[labels >= 0]):
         members = np.flatnonzero(labels == label)
         if len(members) > 1:
@@ -272,8 +272,8 @@ class SSCL(Contrastive):
 
     def positives(
         self,
-        side: TrainingSide,
-        recipe: Recipe,
+        side: TrainingData,
+        recipe: FitConfig,
         *,
         seed: int,
         device: torch.device,
@@ -284,8 +284,8 @@ class SSCL(Contrastive):
 
 
 def relation_positives(
-    side: TrainingSide,
-    recipe: Recipe,
+    side: TrainingData,
+    recipe: FitConfig,
     *,
     seed: int,
     device: torch.device,
@@ -296,12 +296,12 @@ def relation_positives(
     The draws are the same for any height of the blocks. A node that nobody is above with has -1.
     """
     sampler = unlearned_sampler(side, device)
-    rows = PatternRows(sampler.relations_, sampler.view_, recipe.sampler.quantiles[-1:])
+    rows = DenseRows(sampler.relations_, sampler.view_, recipe.sampler.quantiles[-1:])
     rng = np.random.default_rng(seed)
     found = []
     with progress.stage("finding positives", rows.num_nodes) as advance:
         for nodes in rows.blocks(
-            all_nodes(rows.num_nodes), block_height(rows.num_nodes, rows.device)
+            all_nodes(rows.num_nodes), rows_per_block(rows.num_nodes, rows.device)
         ):
             shape = (len(nodes), len(rows.relations) + 1, recipe.positives)
             chances = torch.from_numpy(rng.random(shape)).to(device)
@@ -316,10 +316,10 @@ def _draw(above: Tensor, chances: Tensor) -> Tensor:
     rank = above.cumsum(dim=1, dtype=torch.int32)
     number = rank[:, -1:]
     wanted = (chances * number).int() + 1
-    return torch.searchsorted(rank, wanted).masked_fill(number == 0, NOBODY)
+    return torch.searchsorted(rank, wanted).masked_fill(number == 0, NO_NODE)
 
 
 def _of_one(drawn: Tensor, lots: Tensor) -> Tensor:
     """Of what the relations drew [b, R, B], that of the highest lot among those with somebody."""
-    winner = lots.masked_fill(drawn == NOBODY, -1.0).argmax(dim=1, keepdim=True)
+    winner = lots.masked_fill(drawn == NO_NODE, -1.0).argmax(dim=1, keepdim=True)
     return drawn.gather(1, winner)[:, 0]

@@ -17,12 +17,12 @@ from xtcl.baselines.supervised import Supervised, SupervisedSettings
 from xtcl.errors import UsageError, known_names
 from xtcl.lab.methods.dgcn_directed import DirectedReading
 from xtcl.nn.encoder import encoder_inputs
-from xtcl.nn.functional import Remembered, sparse_product
+from xtcl.nn.functional import TensorCache, sparse_product
 from xtcl.nn.propagation import Propagation
 from xtcl.progress import Progress
 from xtcl.relations.sparse import quiet_sparse
-from xtcl.tasks.results import Answer, NodeAnswer
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.results import NodePredictions, Predictions
+from xtcl.tasks.training_data import TrainingData
 from xtcl.training.trainer import seeded
 
 Reading = Literal["dual", "directed"]
@@ -87,13 +87,13 @@ class DGCN(Method):
 
     def fit(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         task: str,
         *,
         seed: int,
         device: torch.device,
         progress: Progress,
-    ) -> Answer:
+    ) -> Predictions:
         """Train on the known labels, or on the known links against random non-links."""
         self.check_task(task)
         if self.reading == "dual" and task == "nodes":
@@ -102,8 +102,8 @@ class DGCN(Method):
         return kind(self.epochs).fit(side, task, seed=seed, device=device, progress=progress)
 
     def _fit_nodes(
-        self, side: TrainingSide, seed: int, device: torch.device, progress: Progress
-    ) -> NodeAnswer:
+        self, side: TrainingData, seed: int, device: torch.device, progress: Progress
+    ) -> NodePredictions:
         graph = side.graph
         settings = PUBLISHED.get(graph.name, OTHER)
         settings = settings if self.epochs is None else replace(settings, epochs=self.epochs)
@@ -130,7 +130,7 @@ class DGCN(Method):
             network.eval()
             with torch.no_grad():
                 near, _ = network.channels(x, edge_index)
-        return NodeAnswer(near.double().softmax(dim=1).cpu().numpy())
+        return NodePredictions(near.double().softmax(dim=1).cpu().numpy())
 
 
 class DualLinks(Supervised):
@@ -302,7 +302,7 @@ class PPMISmoothing(nn.Module):
                 raise UsageError(f"{name}={value} must be at least 1.")
         self.walks, self.steps = walks, steps
         self.seed = int(torch.randint(2**31, ()))
-        self._matrix: Remembered[Tensor] = Remembered()
+        self._matrix: TensorCache[Tensor] = TensorCache()
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Smooth `x` over nodes that walks along the links `edge_index` join."""

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch_geometric.utils import to_torch_csr_tensor
 
 from xtcl.baselines.supervised import Supervised, SupervisedSettings
-from xtcl.nn.functional import Remembered, sparse_product
+from xtcl.nn.functional import TensorCache, sparse_product
 from xtcl.nn.propagation import Propagation
 from xtcl.relations.sparse import quiet_sparse
 
@@ -32,8 +32,8 @@ class SecondOrder(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self._forth: Remembered[Tensor] = Remembered()
-        self._back: Remembered[Tensor] = Remembered()
+        self._forth: TensorCache[Tensor] = TensorCache()
+        self._back: TensorCache[Tensor] = TensorCache()
 
     def forward(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
         r"""`x` smoothed over :math:`A_{in}` and :math:`A_{out}`: one tensor where they are one.

@@ -18,8 +18,8 @@ from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.functional import sparse_product
 from xtcl.nn.propagation import Propagation
 from xtcl.progress import Progress
-from xtcl.tasks.results import Answer, NodeAnswer
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.results import NodePredictions, Predictions
+from xtcl.tasks.training_data import TrainingData
 from xtcl.training.trainer import seeded
 
 SMOOTHING_HOPS = 10
@@ -112,13 +112,13 @@ class MetaPN(Method):
 
     def fit(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         task: str,
         *,
         seed: int,
         device: torch.device,
         progress: Progress,
-    ) -> Answer:
+    ) -> Predictions:
         """Train on the known labels, then smooth."""
         self.check_task(task)
         settings = self.settings or SETTINGS.get(side.graph.name, MetaPNSettings())
@@ -129,7 +129,7 @@ class MetaPN(Method):
             chances = log_chances(weights, lesson.rows).exp()
         smooth = Propagation(SMOOTHING_HOPS, settings.restart)
         smoothed = smooth(chances, edge_index).double().cpu()
-        return NodeAnswer((smoothed / smoothed.sum(dim=1, keepdim=True)).numpy())
+        return NodePredictions((smoothed / smoothed.sum(dim=1, keepdim=True)).numpy())
 
 
 class FixedRows:
@@ -158,7 +158,7 @@ class Lesson(NamedTuple):
 
 
 def _lesson(
-    side: TrainingSide, settings: MetaPNSettings, device: torch.device
+    side: TrainingData, settings: MetaPNSettings, device: torch.device
 ) -> tuple[Lesson, Tensor]:
     """What there is to learn from, and the links."""
     codes = side.known_labels

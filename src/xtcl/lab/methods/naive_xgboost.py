@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import DataError, NotFittedError, UsageError
-from xtcl.relations.blocks import block_height
+from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, SimilarityRows
-from xtcl.relations.rows import usable
+from xtcl.relations.rows import usable_relations
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold
 
@@ -67,7 +67,7 @@ class NaiveXGBoost:
         require_xgboost()
         if not folds:
             raise UsageError("Naive XGBoost needs at least one fold of pairs to fit, and got none.")
-        self.relations_, lacking = usable(resolve_relations(self.relations), view)
+        self.relations_, lacking = usable_relations(resolve_relations(self.relations), view)
         if not self.relations_:
             raise DataError(
                 f"None of the relations {', '.join(lacking)} can be computed from what the graph "
@@ -111,7 +111,7 @@ def similarities(
 def labelled_pairs(relations: Sequence[Relation], fold: Fold) -> tuple[np.ndarray, np.ndarray]:
     """The similarities [n, R] of the pairs of a fold that count, and which of them are alike."""
     rows = [relation.on(fold.view) for relation in relations]
-    height = block_height(fold.view.num_nodes * len(relations))
+    height = rows_per_block(fold.view.num_nodes * len(relations))
     columns = torch.from_numpy(fold.candidates).to(fold.view.device)
     values, answers = [], []
     for nodes in torch.split(torch.from_numpy(fold.queries), height):

@@ -20,11 +20,11 @@ from xtcl.graph.graph import Graph
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
 from xtcl.relations.sparse import quiet_sparse
-from xtcl.tasks.link_prediction import HIDDEN_SHARE, choose_scorer, fit_chosen, hide_links
+from xtcl.tasks.link_prediction import VALIDATION_LINK_SHARE, choose_scorer, fit_chosen, hide_links
 from xtcl.tasks.logistic import fit_logistic
-from xtcl.tasks.results import Answer, LinkAnswer, NodeAnswer
-from xtcl.tasks.self_training import second_fit
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
+from xtcl.tasks.self_training import self_train
+from xtcl.tasks.training_data import TrainingData
 
 
 class SelfSupervised(Method):
@@ -45,13 +45,13 @@ class SelfSupervised(Method):
 
     def fit(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         task: str,
         *,
         seed: int,
         device: torch.device,
         progress: Progress,
-    ) -> Answer:
+    ) -> Predictions:
         """Embed, and fit the head of the task."""
         self.check_task(task)
 
@@ -63,13 +63,13 @@ class SelfSupervised(Method):
             known, classes = side.labelled, side.labels[side.labelled]
             rows = rows_of(side.graph)
             first = fit_logistic(rows[known], classes, seed=seed, device=device)
-            head = second_fit(first, rows, known, classes, seed=seed, device=device)
-            return NodeAnswer(head.predict_proba(rows, side.graph.num_classes, device))
-        links = hide_links(side, HIDDEN_SHARE, seed)
+            head = self_train(first, rows, known, classes, seed=seed, device=device)
+            return NodePredictions(head.predict_proba(rows, side.graph.num_classes, device))
+        links = hide_links(side, VALIDATION_LINK_SHARE, seed)
         chosen = choose_scorer(links, rows_of(links.graph), seed, device=device)
         rows = rows_of(side.graph)
         scorer = fit_chosen(chosen, side, rows, seed, device=device)
-        return LinkAnswer(lambda pairs: scorer.score(rows, pairs, device))
+        return LinkScores(lambda pairs: scorer.score(rows, pairs, device))
 
 
 def infomax_inputs(graph: Graph, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -175,13 +175,13 @@ class WithTaskSettings(SelfSupervised, Generic[Settings]):
 
     def fit(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         task: str,
         *,
         seed: int,
         device: torch.device,
         progress: Progress,
-    ) -> Answer:
+    ) -> Predictions:
         """Settle the settings, embed, and fit the head of the task."""
         self.check_task(task)
         settled = type(self)(self.settings or self.settings_for(side.graph, task))

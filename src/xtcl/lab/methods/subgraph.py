@@ -14,14 +14,14 @@ from torch.nn import functional as F
 from xtcl.baselines.method import Method
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import is_among, pair_keys
+from xtcl.graph.splits import pair_keys, pairs_among
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.propagation import Propagation
 from xtcl.progress import Progress
 from xtcl.relations.sparse import to_device
 from xtcl.tasks.link_head import checked_pairs
-from xtcl.tasks.results import LinkAnswer
-from xtcl.tasks.training_data import TrainingSide
+from xtcl.tasks.results import LinkScores
+from xtcl.tasks.training_data import TrainingData
 from xtcl.training.trainer import seeded
 
 # How the neighbourhoods of two nodes overlap, counted exactly and without the link between them.
@@ -72,7 +72,7 @@ def ball_overlaps(graph: Graph, pairs: np.ndarray, hops: int, device: torch.devi
     if not 1 <= hops <= MOST_HOPS:
         raise UsageError(f"hops={hops} must be from 1 to {MOST_HOPS}.")
     keys = pair_keys(np.sort(pairs, axis=0), graph.num_nodes)
-    linked = torch.from_numpy(is_among(keys, pair_keys(graph.edges, graph.num_nodes))).to(device)
+    linked = torch.from_numpy(pairs_among(keys, pair_keys(graph.edges, graph.num_nodes))).to(device)
     ends = torch.from_numpy(np.array(pairs, dtype=np.int64)).to(device)
     table = torch.zeros(ends.shape[1], hops + 1, hops + 1, dtype=torch.int64, device=device)
     for reached in _searches(graph, hops, device):
@@ -342,13 +342,13 @@ class SubGraph(Method):
 
     def fit(
         self,
-        side: TrainingSide,
+        side: TrainingData,
         task: str,
         *,
         seed: int,
         device: torch.device,
         progress: Progress,
-    ) -> LinkAnswer:
+    ) -> LinkScores:
         """Smooth, count and train."""
         self.check_task(task)
         graph, non_links = side.graph, side.negatives
@@ -374,7 +374,7 @@ class SubGraph(Method):
             found = log_odds(network, inputs_of(checked_pairs(pairs, graph.num_nodes)))
             return np.asarray(found.double().cpu().numpy())
 
-        return LinkAnswer(score)
+        return LinkScores(score)
 
 
 def log_counts(graph: Graph, pairs: np.ndarray, hops: int, device: torch.device) -> Tensor:

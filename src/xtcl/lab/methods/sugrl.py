@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.lab.methods.self_supervised import WithTaskSettings, infomax_inputs
-from xtcl.nn.functional import dropout, unit_rows
+from xtcl.nn.functional import dropout, normalize
 from xtcl.nn.propagation import Propagation
 from xtcl.progress import Progress
 from xtcl.training.trainer import seeded
@@ -212,7 +212,7 @@ class SUGRL(WithTaskSettings[SUGRLSettings]):
                 advance(1)
             network.eval()
             with torch.no_grad():
-                found = unit_rows(smooth(network(x), edge_index))
+                found = normalize(smooth(network(x), edge_index))
         if not found.isfinite().all():
             raise DataError(
                 f"{self.title} diverged on graph '{graph.name}'. "

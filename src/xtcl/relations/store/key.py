@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-FORMAT = 2
+STORE_FORMAT = 2
 """Counts up when files are written differently, or mean something else: a last bit may."""
 
 
@@ -57,7 +57,7 @@ def circumstances(view: TrainingView, reads: frozenset[str]) -> Description:
     threshold is above it.
     """
     return {
-        "format": FORMAT,
+        "format": STORE_FORMAT,
         "xtcl": xtcl.__version__,
         "torch": str(torch.__version__),
         "device": view.device.type,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from xtcl.relations.row_source import ComputedLevels, LevelRows, RowSource, SearchedLists
+from xtcl.relations.row_source import Levels, LevelSource, RowSource, TopKSource
 from xtcl.relations.sparse import AboveRows, LevelLists
 from xtcl.relations.store.parquet import DamagedFileError, PairsWriter, StoredRelation
 from xtcl.relations.store.relation_store import RelationStore
@@ -19,16 +19,16 @@ from xtcl.relations.store.relation_store import RelationStore
 @contextmanager
 def levels_over(
     store: RelationStore,
-    computed: ComputedLevels,
+    computed: LevelSource,
     nodes: np.ndarray,
     whole: np.ndarray | None = None,
-) -> Iterator[LevelRows]:
+) -> Iterator[Levels]:
     """The levels of `computed` for one pass over blocks of `nodes`; see `rows_over`."""
     with rows_over(store, computed, nodes, whole) as rows:
         if isinstance(rows, StoredRows):
             yield StoredLevels(rows, computed)
-        elif isinstance(rows, RecordedRows):
-            yield RecordedLevels(rows, computed)
+        elif isinstance(rows, WriteThroughRows):
+            yield WriteThroughLevels(rows, computed)
         else:
             yield computed
 
@@ -36,7 +36,7 @@ def levels_over(
 class StoredLevels:
     """Levels that are read; similarities are computed, and only where they are asked for."""
 
-    def __init__(self, stored: StoredRows, computed: ComputedLevels) -> None:
+    def __init__(self, stored: StoredRows, computed: LevelSource) -> None:
         self._stored = stored
         self._computed = computed
 
@@ -49,10 +49,10 @@ class StoredLevels:
         return self._computed.similarities(nodes), self.levels(nodes)
 
 
-class RecordedLevels:
+class WriteThroughLevels:
     """Levels that are computed, and written as they pass by."""
 
-    def __init__(self, recorded: RecordedRows, computed: ComputedLevels) -> None:
+    def __init__(self, recorded: WriteThroughRows, computed: LevelSource) -> None:
         self._recorded = recorded
         self._computed = computed
 
@@ -74,7 +74,7 @@ Lists = Callable[[Tensor], LevelLists]
 @contextmanager
 def lists_over(
     store: RelationStore,
-    searched: SearchedLists,
+    searched: TopKSource,
     nodes: np.ndarray,
     whole: np.ndarray | None = None,
 ) -> Iterator[Lists]:
@@ -94,7 +94,7 @@ def rows_over(
     source: RowSource,
     nodes: np.ndarray,
     whole: np.ndarray | None = None,
-) -> Iterator[StoredRows | RecordedRows | None]:
+) -> Iterator[StoredRows | WriteThroughRows | None]:
     """The rows of `source` for one pass over blocks of `nodes`, in their order.
 
     Rows of some nodes are found in their own file, in that of the `whole` pass they are a share of,
@@ -119,7 +119,7 @@ def rows_over(
             yield read
     elif np.array_equal(some, nodes):
         with ExitStack() as stack:
-            recorded = RecordedRows(source)
+            recorded = WriteThroughRows(source)
             with recorded.forgiving():
                 recorded.begin(stack.enter_context(store.writing(*key, chosen, settings)))
             yield recorded
@@ -171,7 +171,7 @@ class StoredRows:
         self._stored = None
 
 
-class RecordedRows:
+class WriteThroughRows:
     """Rows that are computed and written as they pass by, for as long as writing goes well."""
 
     def __init__(self, source: RowSource) -> None:

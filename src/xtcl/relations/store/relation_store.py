@@ -18,7 +18,7 @@ import torch
 from xtcl.errors import UsageError
 from xtcl.files import atomic_path
 from xtcl.relations.relation import Relation
-from xtcl.relations.row_source import ComputedLevels, RowSource
+from xtcl.relations.row_source import LevelSource, RowSource
 from xtcl.relations.sparse import AboveRows
 from xtcl.relations.store.key import Description, describe, name_of
 from xtcl.relations.store.parquet import ASIDE, DamagedFileError, PairsWriter, StoredRelation
@@ -126,7 +126,7 @@ class RelationStore:
 
         Cost: O(tile V) memory and one pass over the relation's rows.
         """
-        return self.kept(ComputedLevels(relation, view, quantiles), nodes)
+        return self.kept(LevelSource(relation, view, quantiles), nodes)
 
     def kept(self, source: RowSource, nodes: np.ndarray | None = None) -> StoredRelation:
         """The same of any source of rows."""
