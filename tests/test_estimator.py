@@ -245,11 +245,11 @@ def test_without_a_split_everything_known_trains() -> None:
     assert graph.labels is not None
     some = graph.with_labels(np.where(np.arange(80) % 4 == 0, -1, graph.labels))
     nodes = small_model().fit(some)
-    np.testing.assert_array_equal(nodes.training_side_.labelled, np.flatnonzero(np.arange(80) % 4))
+    np.testing.assert_array_equal(nodes.training_data_.labelled, np.flatnonzero(np.arange(80) % 4))
     assert nodes.predict().shape == (80,)
     links = small_model("links").fit(graph)
-    np.testing.assert_array_equal(links.training_side_.graph.edges, graph.edges)
-    assert links.training_side_.negatives.shape == graph.edges.shape
+    np.testing.assert_array_equal(links.training_data_.graph.edges, graph.edges)
+    assert links.training_data_.negatives.shape == graph.edges.shape
 
 
 def test_explain_adds_up() -> None:
@@ -288,7 +288,7 @@ def test_an_own_module_is_trained_in_a_copy(task: str, tmp_path: Path) -> None:
     # Its own output is the embedding: nothing beside it, and no other length.
     with torch.no_grad():
         module.weight.copy_(trained)
-        output = module(*encoder_inputs(model.training_side_.graph, torch.device("cpu")))
+        output = module(*encoder_inputs(model.training_data_.graph, torch.device("cpu")))
         module.weight.copy_(before)
     np.testing.assert_array_equal(model.embedding_, output.numpy())
     assert model.embedding_.shape == (80, 4)
@@ -533,7 +533,7 @@ def test_encoder_options_are_one_encoder_and_nothing_beside_it(task: str) -> Non
     (encoder,) = joined.members
     assert len(encoder.linears) == 2
     with torch.no_grad():
-        output = encoder(*encoder_inputs(model.training_side_.graph, torch.device("cpu")))
+        output = encoder(*encoder_inputs(model.training_data_.graph, torch.device("cpu")))
     np.testing.assert_array_equal(model.embedding_, output.numpy())
     assert model.embedding_.shape == (80, 6)
 

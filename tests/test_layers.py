@@ -19,6 +19,7 @@ LAYERS = [
     "training",
     "tasks",
     "planning",
+    "prepare",
     "report inference runs",
     "estimator",
     "integrations baselines",

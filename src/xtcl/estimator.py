@@ -61,7 +61,7 @@ class FrameAnswers:
         from xtcl.inference.tables import embedding_table, names_of
 
         self._own._fitted()
-        names = names_of(self._own.training_side_.graph)
+        names = names_of(self._own.training_data_.graph)
         return embedding_table(names, self._own.embedding_).frame()
 
     def likely_links(self, k: int = 5) -> pd.DataFrame:
@@ -75,7 +75,7 @@ class FrameAnswers:
         from xtcl.inference.tables import node_number
 
         self._own._fitted()
-        return node_number(self._own.training_side_.graph, name)
+        return node_number(self._own.training_data_.graph, name)
 
     def explain_node(self, u: int) -> NodeExplanation:
         """What is thought of node number `u`, its positives and why, and its neighbours."""
@@ -254,15 +254,15 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         )
         with limit_gpu_memory(budget, options.device):
             self._take(fit_task(side, task, plan.recipe, options), side)
-        self.recipe_, self._graph, self._split = plan.recipe, graph, split
-        self._test_labels = held_out_labels(graph, split)
+        self.recipe_, self.graph_, self.split_ = plan.recipe, graph, split
+        self.test_labels_ = held_out_labels(graph, split)
         self.environment_ = environment(options.device)
         return self
 
     def _take(self, result: FittedTask, side: TrainingData) -> None:
         """Set the fitted attributes."""
-        self._result = result
-        self.training_side_ = side
+        self.fitted_task_ = result
+        self.training_data_ = side
         self.embedding_ = result.fitted.embedding.cpu().numpy()
         self.positives_ = result.fitted.positives
         self.sampler_ = result.fitted.sampler
@@ -279,7 +279,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         answer = self._fitted().answer
         if isinstance(answer, NodePredictions):
             codes = answer.predictions[self._nodes(nodes_or_pairs)]
-            return self.training_side_.graph.label_values(codes)
+            return self.training_data_.graph.label_values(codes)
         return np.asarray(self.predict_proba(nodes_or_pairs) >= 0.5)
 
     def predict_proba(self, nodes_or_pairs: ArrayLike | None = None) -> np.ndarray:
@@ -298,18 +298,18 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
 
     def score(self, split: NodeSplit | LinkSplit, graph: Any = None) -> float:
         """Accuracy or AUC on the test side of `split`; a loaded model needs the `graph` too."""
-        return self.test_metrics(split, graph)[self._result.task.metric]
+        return self.test_metrics(split, graph)[self.fitted_task_.task.metric]
 
     def test_metrics(self, split: NodeSplit | LinkSplit, graph: Any = None) -> dict[str, float]:
         """All metrics of the task on the test side of `split`, as fractions."""
         answer = self._fitted().answer
-        known = as_graph(graph) if graph is not None else getattr(self, "_graph", None)
+        known = as_graph(graph) if graph is not None else getattr(self, "graph_", None)
         if known is None and isinstance(answer, LinkScores):
-            known = self.training_side_.graph  # links are scored by the split alone
+            known = self.training_data_.graph  # links are scored by the split alone
         if known is None:
             raise UsageError("A loaded model has no test labels: call score(split, graph).")
         metrics = dict(test_scores(answer, known, split))
-        check_disjoint(self.training_side_, split)
+        check_disjoint(self.training_data_, split)
         return metrics
 
     def explain(self, u: int, v: int) -> PairExplanation:
@@ -355,7 +355,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         from xtcl.runs.run_folder import write_run
 
         self._fitted()
-        write_run(self, folder, **({"split": getattr(self, "_split", None)} | extra))
+        write_run(self, folder, **({"split": getattr(self, "split_", None)} | extra))
 
     def report(self, path: str | PathLike[str]) -> None:
         """Write one self-contained HTML file about the fit; docs/report.md says how to read it.
@@ -378,9 +378,9 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def _fitted(self) -> FittedTask:
-        if not hasattr(self, "_result"):
+        if not hasattr(self, "fitted_task_"):
             raise NotFittedError("This XTCL is not fitted yet; call fit(graph, split) first.")
-        return self._result
+        return self.fitted_task_
 
     def memory_plan(self, graph: Any, split: NodeSplit | LinkSplit | None = None) -> MemoryPlan:
         """What a fit would take, and how it would keep `memory`; refuses too little of it."""

@@ -22,7 +22,7 @@ from xtcl.tasks.link_head import LINK_SCORERS, LinkBlocks, SignalHead, fit_link_
 
 def by_the_book(model: XTCL, graph: Graph, k: int) -> dict[object, list[tuple[object, float]]]:
     """Score every pair on its own, leave out links of the whole graph, sort."""
-    names, degree = names_of(graph), model.training_side_.graph.degrees
+    names, degree = names_of(graph), model.training_data_.graph.degrees
     best: dict[object, list[tuple[object, float]]] = {}
     for u in range(graph.num_nodes):
         others = [v for v in range(graph.num_nodes) if v != u and not graph.adjacency[u, v]]
@@ -44,10 +44,10 @@ def test_they_are_the_best_of_all_pairs(
         model = XTCL("links", recipe=judged_recipe(epochs=4), device="cpu")
         model.fit(graph, link_split(graph, 0.6))
         model.head_ = _weighing(model)
-        model._result = replace(model._result, head=model.head_)
+        model.fitted_task_ = replace(model.fitted_task_, head=model.head_)
     else:
         model = fitted("links")
-        graph = model._graph
+        graph = model.graph_
     expected = by_the_book(model, graph, 3)
     found = likely_links(model, 3).rows()
     assert len(found) == sum(map(len, expected.values()))
@@ -58,7 +58,7 @@ def test_they_are_the_best_of_all_pairs(
 
 def _weighing(model: XTCL) -> SignalHead:
     """A head that weighs all signals, whatever the fit found enough links for."""
-    fit = model._result.fitted
+    fit = model.fitted_task_.fitted
     rng = np.random.default_rng(0)
     links, others = (rng.integers(0, len(model.embedding_), (2, 150)) for _ in range(2))
     head = SignalHead.fit(fit, model.head_.scorer, links, others)
@@ -68,7 +68,7 @@ def _weighing(model: XTCL) -> SignalHead:
 
 def test_never_a_link_nor_itself_and_rows_fall() -> None:
     model = fitted("links")
-    graph: Graph = model._graph
+    graph: Graph = model.graph_
     frame = model.likely_links(60).reset_index()
     place = {name: at for at, name in enumerate(names_of(graph).tolist())}
     u, v = (frame[side].map(place).to_numpy() for side in ("node", "other"))
@@ -83,7 +83,7 @@ def test_never_a_link_nor_itself_and_rows_fall() -> None:
 def test_a_loaded_run_knows_the_links_of_the_test() -> None:
     loaded = XTCL.load(run_folder("links"))
     model = fitted("links")
-    assert known_links(loaded).shape[1] == model._graph.num_edges
+    assert known_links(loaded).shape[1] == model.graph_.num_edges
     assert loaded.likely_links(2).equals(model.likely_links(2))
 
 
@@ -100,13 +100,13 @@ def test_given_pairs_in_their_order_and_either_direction() -> None:
     assert score_pairs(model, np.zeros((2, 0), np.int64)).rows() == []
     with pytest.raises(UsageError, match="'n4' is paired with itself"):
         score_pairs(model, np.array([[3, 4], [9, 4]]))
-    linked = model._graph.edges[:, :4]
+    linked = model.graph_.edges[:, :4]
     assert all(row["linked"] for row in score_pairs(model, linked).rows())
 
 
 @pytest.mark.parametrize("kind", LINK_SCORERS)
 def test_blocks_score_as_pairs_do(kind: str) -> None:
-    fit = fitted("links")._result.fitted
+    fit = fitted("links").fitted_task_.fitted
     rng = np.random.default_rng(1)
     pairs = [rng.integers(0, FIRST, (2, 40)) for _ in range(2)]
     head = SignalHead.of(fit_link_head(kind, fit.embedding, *pairs))

@@ -26,7 +26,7 @@ def test_they_are_what_the_encoder_sees_in_the_grown_graph(task: str) -> None:
     frame = model.embed_new(*tables().new)
     assert frame.index.tolist() == NEW
     # The same graph, put together by hand: the training links, and all of the new nodes.
-    whole, seen = small_graph(), model.training_side_.graph
+    whole, seen = small_graph(), model.training_data_.graph
     late = whole.edges[:, (whole.edges >= FIRST).any(axis=0)]
     encoding = seen.encoding
     assert encoding is not None

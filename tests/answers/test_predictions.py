@@ -27,7 +27,7 @@ def test_a_row_for_each_id_and_the_chances_of_the_model() -> None:
     chances = frame.filter(like="p_").to_numpy()
     np.testing.assert_allclose(chances, model.predict_proba(), atol=1e-6)
     np.testing.assert_allclose(chances.max(axis=1), frame["probability"])
-    known = model.training_side_.labelled
+    known = model.training_data_.labelled
     assert frame["known"].notna().to_numpy().nonzero()[0].tolist() == known.tolist()
 
 
@@ -67,7 +67,7 @@ def test_a_node_is_explained_by_what_the_fit_found() -> None:
     ]
     assert all(pair.is_positive and pair.reasons for pair in told.positives)
     assert {near.node for near in told.neighbours} == {
-        name(v) for v in model.training_side_.graph.adjacency[[u]].indices.tolist()
+        name(v) for v in model.training_data_.graph.adjacency[[u]].indices.tolist()
     }
 
 

@@ -47,7 +47,7 @@ def test_it_is_saved_with_the_graph_and_with_a_model(tmp_path: Path) -> None:
     assert Graph.load(tmp_path / "g.npz").encoding == graph.encoding
     small_model(relations=["link"]).fit(graph).save(tmp_path / "run")
     model = XTCL.load(tmp_path / "run")
-    assert model.training_side_.graph.encoding == graph.encoding
+    assert model.training_data_.graph.encoding == graph.encoding
 
 
 @pytest.mark.parametrize(

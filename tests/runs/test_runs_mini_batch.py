@@ -54,7 +54,7 @@ def test_a_run_is_saved_loaded_and_repeated(task: str, encoder: str, tmp_path: P
     assert stored.recipe == recipe_of(task, encoder, BATCH)
     loaded = XTCL.load(tmp_path / "run")
     np.testing.assert_array_equal(loaded.embedding_, model.embedding_)
-    x, edge_index = encoder_inputs(model.training_side_.graph, torch.device("cpu"))
+    x, edge_index = encoder_inputs(model.training_data_.graph, torch.device("cpu"))
     with torch.no_grad():
         whole = model.encoder_.eval()(x, edge_index).numpy()
     np.testing.assert_allclose(model.embedding_, whole, rtol=1e-4, atol=1e-5)

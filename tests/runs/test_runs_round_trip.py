@@ -99,7 +99,7 @@ def test_a_loaded_model_answers_as_the_saved_one(task: str, encoder: str, tmp_pa
     # The loaded encoder gives the embedding, to the bit.
     assert not loaded.encoder_.training
     with torch.no_grad():
-        again = loaded.encoder_(*encoder_inputs(model.training_side_.graph, torch.device("cpu")))
+        again = loaded.encoder_(*encoder_inputs(model.training_data_.graph, torch.device("cpu")))
     np.testing.assert_array_equal(again.numpy(), model.embedding_)
     # Saved again it is the same model, and fitted again too.
     second = saved_files(loaded, tmp_path / "again")

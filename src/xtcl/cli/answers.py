@@ -100,7 +100,7 @@ def embed(
     check_no_input(out, nodes, edges)
     model = load_run(run)
     if nodes is None:
-        rows = NewRows(names_of(model.training_side_.graph), model.embedding_)
+        rows = NewRows(names_of(model.training_data_.graph), model.embedding_)
     else:
         rows = embed_new(model, nodes, edges)
     write_model_embeddings(out, rows.names, rows.embedding)
@@ -269,7 +269,7 @@ def links(
     if pairs is None:
         print_answers(likely_links(model, k), "links", out, as_json)
     else:
-        asked = read_pairs(pairs, model.training_side_.graph)
+        asked = read_pairs(pairs, model.training_data_.graph)
         print_answers(score_pairs(model, asked), "pairs", out, as_json)
 
 

@@ -70,7 +70,7 @@ class NodeExplanation:
 def explain_node(model: XTCL, u: int) -> NodeExplanation:
     """The account of node number `u`."""
     beliefs = NodeBeliefs(model)
-    graph = model.training_side_.graph
+    graph = model.training_data_.graph
     (row,) = model._nodes([u])
     positives = [int(v) for v in model.positives_[row] if v >= 0]
     told = beliefs.told
@@ -89,7 +89,7 @@ def explain_pair(
     """The account of the pair (u, v), as u sees it."""
     found: PairExplanation = model.explain(u, v)
     beliefs = beliefs or NodeBeliefs(model)
-    answer = model._result.answer
+    answer = model.fitted_task_.answer
     levels = {signal.relation: signal.level for signal in found.signals}
     score = None
     if isinstance(answer, LinkScores):
@@ -102,7 +102,7 @@ def explain_pair(
         "".join(str(levels[relation.name]) for relation in model.sampler_.relations_),
         found.signals,
         bool((model.positives_[u] == v).any()),
-        bool(model.training_side_.graph.adjacency[u, v]),
+        bool(model.training_data_.graph.adjacency[u, v]),
         score,
     )
 
@@ -112,7 +112,7 @@ class NodeBeliefs:
 
     def __init__(self, model: XTCL) -> None:
         answer = model._fitted().answer
-        self.graph = model.training_side_.graph
+        self.graph = model.training_data_.graph
         self.told = answer.probabilities if isinstance(answer, NodePredictions) else None
         self.names = names_of(self.graph).tolist()
         self.classes = class_names(self.graph).tolist()

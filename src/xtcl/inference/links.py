@@ -53,10 +53,10 @@ def likely_links(model: XTCL, k: int = 5) -> AnswerTable:
     if k < 1:
         raise UsageError(f"k={k} must be at least 1.")
     _link_answer(model)
-    known = model.training_side_.graph.with_edges(known_links(model)).adjacency
+    known = model.training_data_.graph.with_edges(known_links(model)).adjacency
     # A pair is scored from the end with fewer links, and counts for both.
     order = _by_degree(model)
-    blocks = LinkBlocks(model.head_, model._result.fitted)
+    blocks = LinkBlocks(model.head_, model.fitted_task_.fitted)
     total = len(order)
     best = TopPairs(
         torch.full((total, k), NOTHING, dtype=torch.float64), torch.full((total, k), -1)
@@ -77,14 +77,14 @@ def likely_links(model: XTCL, k: int = 5) -> AnswerTable:
             best.improve(slice(start, total), found.T, torch.from_numpy(nodes))
             advance(end - start)
             start = end
-    return _table(model.training_side_.graph, order, best)
+    return _table(model.training_data_.graph, order, best)
 
 
 def score_pairs(model: XTCL, pairs: ArrayLike) -> AnswerTable:
     """Scores of given pairs [2, n], and whether the data have such a link already."""
     answer = _link_answer(model)
     ends = np.asarray(pairs)
-    names = names_of(model.training_side_.graph)
+    names = names_of(model.training_data_.graph)
     alone = np.flatnonzero(ends[0] == ends[1])
     if alone.size:
         raise UsageError(
@@ -107,8 +107,8 @@ def score_pairs(model: XTCL, pairs: ArrayLike) -> AnswerTable:
 
 def known_links(model: XTCL) -> np.ndarray:
     """All links [2, E] of the data: those of the training, and of the test."""
-    edges = model.training_side_.graph.edges
-    split = getattr(model, "_split", None)
+    edges = model.training_data_.graph.edges
+    split = getattr(model, "split_", None)
     return np.hstack([edges, split.test]) if isinstance(split, LinkSplit) else edges
 
 
@@ -123,7 +123,7 @@ def _link_answer(model: XTCL) -> LinkScores:
 
 
 def _by_degree(model: XTCL) -> np.ndarray:
-    degrees = model.training_side_.graph.degrees
+    degrees = model.training_data_.graph.degrees
     return np.argsort(degrees, kind="stable")
 
 

@@ -63,7 +63,7 @@ def embed_new(model: XTCL, nodes: Any, edges: Any = None) -> NewRows:
     of the fit, whose own embeddings stay what they are.
     """
     model._fitted()
-    graph = model.training_side_.graph
+    graph = model.training_data_.graph
     if graph.encoding is None:
         raise UsageError(
             "New nodes are read as the table of nodes of the fit was, and this model was fitted "
@@ -94,7 +94,7 @@ def predict_new(model: XTCL, nodes: Any, edges: Any = None) -> AnswerTable:
     """Class and chances of new nodes, as `predictions` gives them for those of the fit."""
     class_chances(model)  # refuses a model without classes, before any work
     rows = embed_new(model, nodes, edges)
-    graph = model.training_side_.graph
+    graph = model.training_data_.graph
     told = model.head_.calibrated().predict_proba(rows.embedding, graph.num_classes)
     return prediction_table(graph, rows.names, told)
 
@@ -124,7 +124,7 @@ def class_chances(model: XTCL) -> np.ndarray:
 
 def predictions(model: XTCL) -> AnswerTable:
     """For every node its likeliest class, the chances, and the label that was trained on."""
-    graph = model.training_side_.graph
+    graph = model.training_data_.graph
     return prediction_table(graph, names_of(graph), class_chances(model), graph.labels)
 
 

@@ -254,6 +254,31 @@ def kernels_run_on(device: torch.device) -> bool:
     return True
 
 
+class SparseRows(NamedTuple):
+    """Some nodes v for each of b nodes u, sorted by u and then by v: the pairs a relation lists.
+
+    Entry i says that the u at place `row[i]` of the block is paired with v = `node[i]`. O(m) memory
+    for m pairs, where the dense form takes V for every u.
+    """
+
+    row: Tensor
+    """int64 [m], the place of u in the block, ascending."""
+    node: Tensor
+    """int64 [m], v, ascending within a row."""
+    num_rows: int
+    """b; rows without any entry count, too."""
+    value: Tensor | None = None
+    """[m], such as similarities (float32)."""
+    level: Tensor | None = None
+    """uint8 [m], how many thresholds the pair reaches: 1 or more."""
+
+    @property
+    def start(self) -> Tensor:
+        """Where each row begins and the last one ends: int64 [b + 1], as in CSR form."""
+        rows = torch.arange(self.num_rows + 1, device=self.row.device)
+        return torch.searchsorted(self.row, rows)
+
+
 class LevelLists(NamedTuple):
     """Above pairs row by row: the place of u in the block, v, and the level they reach."""
 

@@ -41,11 +41,11 @@ class RunFacts:
     @classmethod
     def of(cls, model: XTCL) -> RunFacts:
         """Everything that `model` has."""
-        side = model.training_side_.graph
+        side = model.training_data_.graph
         graph = replace(side.with_edges(known_links(model)), repairs=side.repairs)
         truth = np.full(side.num_nodes, -1) if side.labels is None else side.labels.copy()
         trained = np.flatnonzero(truth >= 0)
-        held, split = model._test_labels, model._split
+        held, split = model.test_labels_, model.split_
         if held is not None and split is not None:
             truth[split.test] = held
         answer = predictions_of(model)
@@ -84,7 +84,7 @@ class RunFacts:
 
 def predictions_of(model: XTCL) -> Predictions | None:
     """What the model answers; None for a task of the user's own, which has no head."""
-    return None if model.head_ is None else model._result.answer
+    return None if model.head_ is None else model.fitted_task_.answer
 
 
 POSITIVES = 5

@@ -134,11 +134,11 @@ def computed(model: XTCL, metrics: Mapping[str, Any]) -> Computed:
     """From the model, and the seconds that `metrics.json` may have."""
     from xtcl.runs.run_folder import config_text
 
-    graph = model.training_side_.graph
+    graph = model.training_data_.graph
     lines = [
         ("Graph", escape_text(graph.name)),
         ("Fingerprint of the graph", graph.fingerprint()[:16]),
-        ("Task", model._result.task.name),
+        ("Task", model.fitted_task_.task.name),
         ("Encoder", model.encoder if isinstance(model.encoder, str) else "of the user's own"),
         ("Seed", str(model.random_state)),
         ("Split", _split(model)),
@@ -152,7 +152,7 @@ def computed(model: XTCL, metrics: Mapping[str, Any]) -> Computed:
 
 
 def _split(model: XTCL) -> str:
-    split = model._split
+    split = model.split_
     if split is None:
         return "none: everything known was trained on"
     if isinstance(split, LinkSplit):
@@ -194,7 +194,7 @@ def summarise(model: XTCL, metrics: Mapping[str, Any] | None = None) -> PageSumm
     given = metrics or {}
     progress = model.progress or Progress()
     facts = RunFacts.of(model)
-    task = model._result.task.name
+    task = model.fitted_task_.task.name
     relations = relation_rows(model.sampler_, progress)
     counts = model.sampler_.counts_.counts
     alike = float(counts[:, 1].sum() / max(counts.sum(), 1))
@@ -226,7 +226,7 @@ def summarise(model: XTCL, metrics: Mapping[str, Any] | None = None) -> PageSumm
         data_health=state,
         computed=computed(model, given),
         compared=_figures(compared),
-        trained=model.training_side_.graph.num_edges if task == "links" else len(facts.trained),
+        trained=model.training_data_.graph.num_edges if task == "links" else len(facts.trained),
     )
 
 

@@ -51,7 +51,7 @@ class LinkTest:
 
 def link_test(model: XTCL, facts: RunFacts) -> LinkTest | None:
     """None for a run for nodes, or where no link was held out."""
-    answer, split = predictions_of(model), model._split
+    answer, split = predictions_of(model), model.split_
     if not isinstance(answer, LinkScores) or not isinstance(split, LinkSplit):
         return None
     scores, others = answer.score(split.test), answer.score(split.test_negatives)

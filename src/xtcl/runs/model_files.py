@@ -57,7 +57,7 @@ FILES = ("training_graph.npz", "encoder.safetensors", "tables.safetensors", "hea
 
 def refuse_own_head(model: XTCL) -> None:
     """Refuse a head that nothing here could read back."""
-    name = model._result.task.name
+    name = model.fitted_task_.task.name
     if model.head_ is not None and name not in HEADS:
         raise UsageError(
             f"The task '{name}' has a head of its own, and a file would not know how to make it "
@@ -68,7 +68,7 @@ def refuse_own_head(model: XTCL) -> None:
 def save_model(model: XTCL, folder: Path) -> None:
     """Write the model's files, `model.json` last."""
     folder.mkdir(parents=True, exist_ok=True)
-    side = model.training_side_
+    side = model.training_data_
     side.graph.save(folder / "training_graph.npz")
     tables = {"embedding": model.embedding_, "positives": model.positives_}
     tables |= counts_to_arrays(model.sampler_)

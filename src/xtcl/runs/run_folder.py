@@ -125,11 +125,11 @@ def write_run(
     place.mkdir(parents=True, exist_ok=True)
     for stale in ("metrics.json", "split.json", "report.html"):  # of an earlier run
         (place / stale).unlink(missing_ok=True)
-    graph = model.training_side_.graph
+    graph = model.training_data_.graph
     _write(place / "config.toml", config_text(model))
     if split is not None:
         _write(place / "split.json", json.dumps(split.to_json()))
-    write_held_out(place, model._test_labels if split is model._split else None)
+    write_held_out(place, model.test_labels_ if split is model.split_ else None)
     weights = [weight.to_json() for weight in model.relation_weights_]
     _write(place / "relation_weights.json", json.dumps(weights, indent=2) + "\n")
     draw_weights(model.relation_weights_, place / "relation_weights.png", title=graph.name)
@@ -158,9 +158,9 @@ def read_run(
                 model.set_params(recipe=FitConfig.from_plain(described["parameters"]["recipe"]))
         load_model(place, described, model, encoder, task)
         model.environment_ = described.get("environment", {})
-    graph = model.training_side_.graph
-    model._split = read_split(Path(folder) / "split.json", graph.num_nodes)
-    model._test_labels = read_held_out(Path(folder), model._split, graph.num_classes)
+    graph = model.training_data_.graph
+    model.split_ = read_split(Path(folder) / "split.json", graph.num_nodes)
+    model.test_labels_ = read_held_out(Path(folder), model.split_, graph.num_classes)
     model.set_params(
         encoder=encoder if encoder is not None else model.encoder,
         task=task if task is not None else model.task,
@@ -188,7 +188,7 @@ def config_text(model: XTCL) -> str:
     """The resolved settings as TOML."""
     parameters = plain_parameters(model)
     chosen = ("task", "encoder", "relations", "sampler", "use_labels", "random_state")
-    graph = model.training_side_.graph
+    graph = model.training_data_.graph
     return to_toml(
         {
             "xtcl": {"version": model.environment_.get("xtcl", "unknown")},
@@ -203,7 +203,7 @@ def config_text(model: XTCL) -> str:
 
 def events(model: XTCL) -> list[dict[str, Any]]:
     """What happened in a fit, in order."""
-    graph = model.training_side_.graph
+    graph = model.training_data_.graph
     happened: list[dict[str, Any]] = [{"event": "graph", **graph.summary()}]
     happened += [
         {"event": "relation left out", "relation": name, "lacks": kinds}

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("few_resamples")
 
 def test_the_test_side_of_nodes() -> None:
     model, graph = hostile_fit("nodes"), hostile_graph()
-    split, labels = model._split, graph.labels
+    split, labels = model.split_, graph.labels
     assert isinstance(split, NodeSplit)
     assert labels is not None
     found = node_test(RunFacts.of(model))
@@ -154,7 +154,7 @@ def test_precision_compares_with_all_known_pairs() -> None:
 
 def test_links_show_what_applies() -> None:
     model = hostile_fit("links")
-    split = model._split
+    split = model.split_
     assert isinstance(split, LinkSplit)
     found = summarise(model)
     assert found.nodes is None
