@@ -266,7 +266,7 @@ class PageRank(Relation):
     Isolated node: 0 to every other node.
     Citation: Page, Brin, Motwani and Winograd, "The PageRank Citation Ranking", 1999.
 
-    >>> from xtcl.relations.examples import path_of_four, rows
+    >>> from xtcl.relations.relation import path_of_four, rows
     >>> rows(PageRank(alpha=0.5), path_of_four(), [0])
     [[0.578, 0.311, 0.089, 0.022]]
     """

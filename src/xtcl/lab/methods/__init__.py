@@ -1,0 +1,1 @@
+"""The systems that the paper compares itself with, one file each."""
