@@ -1,0 +1,109 @@
+"""Hashes of source code."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import xtcl
+from xtcl.code_digest import code_digest, source_digest
+
+CODE = '''
+"""What the module is for."""
+
+from xtcl.relations.rows import DenseRows
+
+LIMIT = 3
+"""The most there may be."""
+
+
+def limited(number: int) -> int:
+    """At most LIMIT."""
+    return min(number, LIMIT)  # in a comment
+'''
+
+
+def digest(folder: Path, **modules: str) -> str:
+    """The digest of a folder with these modules and no others."""
+    for path in folder.glob("*.py"):
+        path.unlink()
+    for name, source in modules.items():
+        (folder / f"{name}.py").write_text(source)
+    return source_digest(folder.glob("*.py"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("# in a comment", "# in another comment"),
+        ("At most LIMIT.", "No more than LIMIT."),
+        ("The most there may be.", "What may be."),
+        ("What the module is for.", "Limits."),
+        ("min(number, LIMIT)", "min(\n        number,\n        LIMIT,\n    )"),
+        ("xtcl.relations.rows", "xtcl.relations.other_name"),
+    ],
+)
+def test_comments_docstrings_and_formatting_keep_the_digest(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    assert old in CODE
+    assert digest(tmp_path, one=CODE) == digest(tmp_path, one=CODE.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("LIMIT = 3", "LIMIT = 4"),
+        ("LIMIT = 3", "LIMIT = 3.0"),
+        ("min(", "max("),
+        ("import DenseRows", "import TopKRows"),
+        ("number: int", "number: float"),
+        ("    return", "    number += 1\n    return"),
+    ],
+)
+def test_code_changes_the_digest(tmp_path: Path, old: str, new: str) -> None:
+    assert old in CODE
+    assert digest(tmp_path, one=CODE) != digest(tmp_path, one=CODE.replace(old, new))
+
+
+def test_names_of_files_keep_the_digest(tmp_path: Path) -> None:
+    other = "def other() -> None: ...\n"
+    before = digest(tmp_path, one=CODE, two=other)
+    assert digest(tmp_path, renamed=CODE, two=other) == before
+    assert digest(tmp_path, two=CODE, one=other) == before
+    assert digest(tmp_path, one=CODE) != before
+
+
+def test_packages_and_modules_are_told_apart() -> None:
+    relations, sampling = code_digest("xtcl.relations"), code_digest("xtcl.sampling")
+    both = code_digest("xtcl.relations", "xtcl.sampling")
+    assert len({relations, sampling, both, code_digest("xtcl.errors")}) == 4
+    assert code_digest("xtcl.sampling", "xtcl.relations") == both
+    with pytest.raises(ModuleNotFoundError, match=r"xtcl\.nothing"):
+        code_digest("xtcl.nothing")
+
+
+@pytest.fixture
+def fresh_cache() -> Iterator[None]:
+    code_digest.cache_clear()
+    yield
+    code_digest.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_cache")
+def test_without_sources_the_version_stands_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "zipped.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("zipped_package/__init__.py", CODE)
+    monkeypatch.syspath_prepend(str(archive))
+    before = code_digest("zipped_package")
+    code_digest.cache_clear()
+    monkeypatch.setattr(xtcl, "__version__", "another")
+    assert code_digest("zipped_package") != before
+    assert "zipped_package" not in sys.modules
