@@ -1,4 +1,5 @@
 # make demo   XTCL on Cora, from nothing to a scored run
+# make quick  the tests of single parts, in under two minutes; no style, no types
 # make test   everything that must hold
 # make fuzz   tests of made-up inputs, with twelve times as many
 # make large  a fit of 100,000 nodes under a limit of memory, in minutes
@@ -9,7 +10,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test fuzz large lint bench docs clean
+.PHONY: demo quick test fuzz large lint bench docs clean
 
 .venv/core: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("xtcl needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -29,6 +30,9 @@ lint: .venv/dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+quick: .venv/dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not large"
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
