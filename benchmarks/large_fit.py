@@ -4,11 +4,11 @@
         [--epochs 0] [--device cpu] [--positives-only] [--fit-only]
 
 A block model with ten links a node, 128 attributes, 8 classes, and a tenth of the nodes labelled.
-The fit runs in a process of its own, from the graph to the run directory, and prints for every
-stage the predicted and the measured peak, all memory of the process with the interpreter and its
-libraries, and seconds. Measured is the peak of the resident memory (VmHWM), set back when a stage
-ends, so that a stage's peak is no less than what the one before it left. `--epochs` trains for
-fewer than the recipe says, which changes the seconds of training and no peak;
+The fit runs in a process of its own, from the graph to the run directory. For every stage it prints
+the predicted (on a CPU) and the measured peak, all memory of the process with the interpreter and
+its libraries, and seconds. Measured is the peak of the resident memory (VmHWM), set back when a
+stage ends, so that a stage's peak is no less than what the one before it left. `--epochs` trains
+for fewer than the recipe says, which changes the seconds of training and no peak;
 `--positives-only` ends where training would begin, `--fit-only` where the run would be written.
 """
 
@@ -22,15 +22,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stage_meter import HEAD, StageMeter, Taken, status_bytes
 
 from xtcl.device import parse_memory
 from xtcl.progress import Advance
-
-if TYPE_CHECKING:
-    from xtcl.planning.memory_plan import MemoryPlan, StagePlan
 
 GIB = 2**30
 
@@ -105,20 +101,20 @@ def measure(chosen: argparse.Namespace) -> None:
     sampler = getattr(model, "sampler_", None)  # a fit that was ended has none
     for name, recall in ({} if sampler is None else sampler.index_recall_).items():
         print(f"an index finds {recall:.0%} of the nearest by {name}")
-    row = "{:<10} {:>12} {:>12} {:>14} {:>12} {:>12}"
-    print(row.format("stage", "predicted GB", "measured GB", "predicted s", "clock s", "CPU s"))
-    predicted = {stage.name: stage for stage in plan.stages}
+    row = "{:<10} {:>12} {:>12} {:>12} {:>12}"
+    print(row.format("stage", "predicted GB", "measured GB", "clock s", "CPU s"))
+    predicted = {stage.name: f"{stage.peak / GIB:.2f}" for stage in plan.stages}
+    predicted["everything"] = f"{plan.peak / GIB:.2f}"
+    if chosen.device == "cuda":  # the plan is about the memory of the GPU, which is printed below
+        predicted.clear()
     for name, taken in meter.taken.items():
-        told = predicted.get(name)
-        figures = ("", "") if told is None else (_host(told), _told(told.seconds))
-        print(row.format(name, figures[0], _gb(taken), figures[1], *_seconds(taken)))
+        print(row.format(name, predicted.get(name, ""), *_taken(taken)))
     whole = Taken(
         sum(taken.seconds for taken in meter.taken.values()),
         sum(taken.cpu_seconds for taken in meter.taken.values()),
         max(taken.peak for taken in meter.taken.values()),
     )
-    figures = (_host(plan), _told(plan.seconds))
-    print(row.format("everything", figures[0], _gb(whole), figures[1], *_seconds(whole)))
+    print(row.format("everything", predicted.get("everything", ""), *_taken(whole)))
     peak = whole.peak
     if chosen.device == "cuda":  # whose memory the budget is for
         used, peak = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
@@ -131,22 +127,8 @@ def measure(chosen: argparse.Namespace) -> None:
         print(f"budget {chosen.memory}: {'kept' if kept else 'NOT KEPT'}")
 
 
-def _host(told: StagePlan | MemoryPlan) -> str:
-    """The peak of the process, which beside a GPU is that of the host."""
-    return f"{(told.host_peak or told.peak) / GIB:.2f}"
-
-
-def _told(seconds: float | None) -> str:
-    """What was predicted, if anything was."""
-    return "" if seconds is None else f"{seconds:.0f}"
-
-
-def _gb(taken: Taken) -> str:
-    return f"{taken.peak / GIB:.2f}"
-
-
-def _seconds(taken: Taken) -> tuple[str, str]:
-    return f"{taken.seconds:.1f}", f"{taken.cpu_seconds:.1f}"
+def _taken(taken: Taken) -> tuple[str, str, str]:
+    return f"{taken.peak / GIB:.2f}", f"{taken.seconds:.1f}", f"{taken.cpu_seconds:.1f}"
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Predicted and measured peak memory and seconds of fits, each in a process of its own.
+"""Predicted and measured peak memory of fits, and their seconds, each in a process of its own.
 
     python benchmarks/memory_plan.py [--sizes 5000,20000] [--modes exact,32] [--memory none,1.5GB]
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 
-ROW = "{:>7} {:<7} {:>8} {:>12} {:>7} {:>9} {:>8} {:>8} {:>6} {:>6}"
+ROW = "{:>7} {:<7} {:>8} {:>12} {:>7} {:>12} {:>8} {:>6} {:>6}"
 
 
 def measure(nodes: int, cap: int | None, memory: str | None, width: int) -> None:
@@ -34,7 +34,7 @@ def measure(nodes: int, cap: int | None, memory: str | None, width: int) -> None
     try:
         plan = model.memory_plan(graph, split)
     except BudgetError as refused:
-        print(ROW.format(*asked, "refused", "", *[""] * 5), " ", refused, flush=True)
+        print(ROW.format(*asked, "refused", "", *[""] * 4), " ", refused, flush=True)
         return
     model.fit(graph, split)
     meter.mark(HEAD)
@@ -47,7 +47,6 @@ def measure(nodes: int, cap: int | None, memory: str | None, width: int) -> None
             plan.block_rows,
             f"{plan.peak / 2**30:.2f}",
             f"{peak / 2**30:.2f}",
-            f"{plan.seconds:.0f}",
             f"{sum(taken.cpu_seconds for taken in meter.taken.values()):.0f}",
             kept,
         ),
@@ -63,7 +62,7 @@ def main() -> None:
     parser.add_argument("--memory", default="none,1GB,800MB")
     parser.add_argument("--width", type=int, default=256)
     chosen = parser.parse_args()
-    heads = ("nodes", "mode", "budget", "training", "blocks", "GB told", "GB", "s told", "CPU s")
+    heads = ("nodes", "mode", "budget", "training", "blocks", "GB predicted", "GB", "CPU s")
     print(ROW.format(*heads, "kept"), flush=True)
     fresh = multiprocessing.get_context("spawn")
     for size in chosen.sizes.split(","):

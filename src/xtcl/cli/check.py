@@ -45,7 +45,7 @@ def check(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what is understood of a graph, what looks wrong, and what a fit would take.
+    """Show what is understood of a graph, what looks wrong, and what a fit would take.
 
     Nothing is fitted or written.
 
@@ -66,8 +66,7 @@ def check(
         console.print(_columns(found["columns"]))
     for title, key in (("Noted", "notes"), ("Repaired", "repaired"), ("Looks wrong", "concerns")):
         _list(console, title, found[key])
-    taken = _estimates(found["estimates"])
-    _list(console, "A fit would take about (an estimate, for two CPU cores)", taken)
+    _list(console, "A fit on a CPU would take about (an estimate)", _estimates(found["estimates"]))
 
 
 def _columns(columns: Sequence[dict[str, Any]]) -> Table:
@@ -103,11 +102,15 @@ def _understood(found: dict[str, Any]) -> list[str]:
 
 
 def _estimates(estimates: Sequence[dict[str, Any]]) -> list[str]:
+    if not estimates:
+        return []
     lines = [
-        f"for {made['task']}: {duration(made['seconds'])} and {made['gigabytes']:.1f} GB of memory"
+        f"for {made['task']}: {made['gigabytes']:.1f} GB of memory, and "
+        f"{duration(made['relation_seconds'])} for the relations"
         for made in estimates
     ]
-    return [*lines, SHORTER] if any(made["seconds"] > LONG for made in estimates) else lines
+    is_long = any(made["relation_seconds"] > LONG for made in estimates)
+    return [*lines, TIMED, *([SHORTER] if is_long else [])]
 
 
 def _list(console: Console, title: str, sentences: Sequence[str]) -> None:
@@ -146,11 +149,16 @@ def described(graph: Graph, tables: TablesRead | None = None) -> dict[str, Any]:
 
 def _estimate(graph: Graph, task: str, own_tables: bool) -> dict[str, Any]:
     from xtcl.model_selection.evaluate import PAPER_SHARE
-    from xtcl.planning.memory_plan import estimate_fit
+    from xtcl.planning.memory_plan import NO_LIMIT, expected_sizes, plan_stages
+    from xtcl.planning.timing import relation_seconds
+    from xtcl.tasks.training_data import TrainingData
 
-    plan = estimate_fit(graph, task, (OWN_SHARE if own_tables else PAPER_SHARE)[task])
-    gigabytes = round(plan.peak / 2**30, 2)
-    return {"task": task, "seconds": round(plan.seconds or 0.0, 1), "gigabytes": gigabytes}
+    sizes = expected_sizes(graph, task, (OWN_SHARE if own_tables else PAPER_SHARE)[task])
+    return {
+        "task": task,
+        "relation_seconds": round(relation_seconds(TrainingData(graph), sizes), 1),
+        "gigabytes": round(plan_stages(sizes, NO_LIMIT).peak / 2**30, 2),
+    }
 
 
 def _becomes(column: ColumnEncoding) -> str:
@@ -177,41 +185,37 @@ LONG = 3600
 SHORTER = "For less, give fit --cap 32: a relation then counts a node's 32 best alone."
 
 
-def duration(seconds: float | None) -> str:
-    """Seconds in words, as roughly as they are known."""
-    if seconds is None:
-        return "unknown"
-    if seconds < 1.5:
-        return "a second"
-    if seconds < 90:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+TIMED = "A few rows of each relation were timed on this machine. Training and the head come on top."
 
 
-def print_plan(plan: MemoryPlan, budget: int | None, nodes: int) -> None:
-    """What was decided, then a row for each stage: the seconds are those of two CPU cores or a GPU.
+def duration(seconds: float) -> str:
+    """Seconds in words, in whole minutes: a few timed rows give no more."""
+    if seconds < 60:
+        return "less than a minute"
+    if seconds < 5400:
+        return f"about {seconds / 60:.0f} min"
+    return f"about {seconds / 3600:.1f} hours"
 
-    Beside a GPU there is a host, which needs memory, too.
-    """
+
+def print_plan(plan: MemoryPlan, budget: int | None, nodes: int, relation_seconds: float) -> None:
+    """What was decided, the peak of each stage, and how long the relations take."""
     console = Console()
-    for line in decisions(plan, budget, nodes):
+
+    def print_line(line: str) -> None:
         console.print(line, markup=False, soft_wrap=True, highlight=False)
-    heads = ("peak memory",) if plan.host_peak is None else ("peak memory", "host memory")
-    table = plain_table("stage", "time", *heads, numbers=heads)
+
+    for line in decisions(plan, budget, nodes):
+        print_line(line)
+    table = plain_table("stage", "peak memory", numbers=["peak memory"])
     for stage in plan.stages:
-        table.add_row(stage.name, duration(stage.seconds), *_sizes(stage.peak, stage.host_peak))
-    table.add_row("whole fit", duration(plan.seconds), *_sizes(plan.peak, plan.host_peak))
+        table.add_row(stage.name, f"{stage.peak / GB:.2f} GB")
+    table.add_row("whole fit", f"{plan.peak / GB:.2f} GB")
     console.print()
     console.print(table)
-    if plan.first_fit:
-        more = f"The first fit of a process takes up to {plan.first_fit:.0f} seconds more."
-        console.print(f"\n{more}", markup=False, soft_wrap=True, highlight=False)
-    if (plan.seconds or 0) > LONG and plan.recipe.sampler.cap is None:
-        console.print(f"\n{SHORTER}", markup=False, soft_wrap=True, highlight=False)
-
-
-def _sizes(*peaks: int | None) -> list[str]:
-    return [f"{peak / GB:.2f} GB" for peak in peaks if peak is not None]
+    print_line(f"\nrelations: {duration(relation_seconds)}")
+    print_line(TIMED)
+    if relation_seconds > LONG and plan.recipe.sampler.cap is None:
+        print_line(SHORTER)
 
 
 def decisions(plan: MemoryPlan, budget: int | None, nodes: int) -> Iterator[str]:

@@ -94,7 +94,10 @@ def fit(
     from xtcl.distributed import distributed
     from xtcl.estimator import XTCL
     from xtcl.model_selection.evaluate import make_split, score_method
+    from xtcl.planning.sizes import Sizes
+    from xtcl.planning.timing import relation_seconds
     from xtcl.prepare import fit_identity
+    from xtcl.tasks.training_data import training_data
     from xtcl.training.checkpoint import Checkpoints
 
     rivals = [make_method(name.strip()) for name in compare.split(",") if name.strip()]
@@ -129,7 +132,9 @@ def fit(
         plan = model.memory_plan(whole, split)  # refuses too little memory
         if dry_run:
             if everyone.first:
-                _show_plan(plan, budget, whole.num_nodes, as_json)
+                side = training_data(whole, split)
+                sizes = Sizes.of(side, task.value, plan.recipe, device=where.type)
+                _show_plan(plan, budget, whole.num_nodes, relation_seconds(side, sizes), as_json)
             return
         for note in plan.notes:
             notes.print(note, soft_wrap=True, markup=False)
@@ -197,13 +202,16 @@ def _fit(
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _show_plan(plan: MemoryPlan, budget: int | None, nodes: int, as_json: bool) -> None:
+def _show_plan(
+    plan: MemoryPlan, budget: int | None, nodes: int, seconds: float, as_json: bool
+) -> None:
     for note in plan.notes:
         typer.echo(note, err=True)
     if as_json:
-        typer.echo(json.dumps({"budget_bytes": budget, **plan.described()}))
+        told = {"budget_bytes": budget, **plan.described()}
+        typer.echo(json.dumps(told | {"relation_seconds": round(seconds, 1)}))
     else:
-        print_plan(plan, budget, nodes)
+        print_plan(plan, budget, nodes, seconds)
 
 
 def _relation_store(folder: Path | None, limit: str | None) -> RelationStore | None:

@@ -30,11 +30,11 @@ from xtcl.nn.encoder import LayerwiseEncoder
 from xtcl.nn.ensemble import ROWS
 from xtcl.nn.gat import GATEncoder
 from xtcl.nn.gcn import GCNEncoder
-from xtcl.planning.sizes import LINKS, Sizes
+from xtcl.planning.sizes import LINKS_TASK, Sizes
 from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.row_source import TOPK_BLOCK_ROWS
 from xtcl.relations.topk import uses_torch_search
-from xtcl.tasks.logistic_solver import BLOCK, COLUMNS, FEW
+from xtcl.tasks import logistic_solver
 from xtcl.tasks.self_training import MAX_ROWS
 from xtcl.training.trainer import can_capture
 
@@ -194,7 +194,7 @@ def head_bytes(work: Sizes) -> int:
 def _arrays(work: Sizes) -> int:
     """The most of two moments: with an embedding in doubt beside, and fitting again."""
     embedding = 4 * work.nodes * work.width
-    if work.task == LINKS:
+    if work.task == LINKS_TASK:
         return embedding + SPANNED * min(MOST_PAIRS, 4 * work.edges) * work.width
     answers = 8 * 3 * work.nodes * work.classes
     embeddings = 2 if work.recipe.doubt < 1 else 1
@@ -205,44 +205,17 @@ def _arrays(work: Sizes) -> int:
 
 def _fit_bytes(work: Sizes, rows: int) -> int:
     """The rows of a fit, some of them turned or squared, and arrays of its five folds."""
-    if rows <= FEW:
+    if rows <= logistic_solver.FEW:
         return SPANNED * rows * work.width
-    turned = 3 * 8 * min(BLOCK, rows * work.width)
-    squared = 8 * rows * min(COLUMNS, work.width)
+    turned = 3 * 8 * min(logistic_solver.BLOCK, rows * work.width)
+    squared = 8 * rows * min(logistic_solver.COLUMNS, work.width)
     folds = 8 * 6 * 5 * rows * work.classes
     return NUMBER * rows * work.width + max(turned, squared) + folds
-
-
-# Bytes that the host of a GPU holds beside it.
-#
-# Relations, training and heads work on the GPU. The host keeps the graph, the pairs that labels
-# are
-# spread over, the tables of positives, and at the end the embedding for whoever asks.
-
-
-WITH_CUDA = round(2.2 * 2**30)
-"""What Python, torch and PyG take with the libraries of CUDA, once all are loaded: no less than
-two fits beside an H200, of 50,000 and a million nodes, leave when all else is taken off."""
 
 
 def graph_bytes(work: Sizes) -> int:
     """The graph, with the copy that is trained on."""
     return work.stored + 128 * work.edges + 64 * work.nodes
-
-
-def host_peaks(work: Sizes) -> tuple[int, int, int, int, int]:
-    """The peaks of relations, positives, training, embedding and head."""
-    start = WITH_CUDA + graph_bytes(work) + label_pairs_bytes(work)
-    found = start + found_bytes(work)
-    attributes = 4 * work.nodes * work.columns  # on their way to the GPU
-    answers = 8 * 3 * work.nodes * work.classes
-    return (
-        start + max(attributes, label_pairs_bytes(work)),
-        found,
-        found + max(attributes, 32 * work.edges),
-        found,
-        found + 4 * work.nodes * work.width + answers,
-    )
 
 
 LEFT_OUT = 48
@@ -366,7 +339,7 @@ def store_bytes(work: Sizes) -> int:
         return 0
     rows = work.rounds * work.nodes + work.queries
     above = (1 - min(work.recipe.sampler.quantiles)) * work.nodes
-    relations = RELATIONS - (2 if work.task == LINKS else 0)
+    relations = RELATIONS - (2 if work.task == LINKS_TASK else 0)
     positives = LISTED_PAIR * work.rounds * work.nodes * work.recipe.positives
     if work.cap is None:
         return int(ABOVE_PAIR * relations * rows * above) + positives

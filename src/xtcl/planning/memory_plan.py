@@ -22,7 +22,6 @@ from xtcl.planning.bytes import (
     found_bytes,
     graph_bytes,
     head_bytes,
-    host_peaks,
     joining_bytes,
     kept_bytes,
     preparing_bytes,
@@ -32,8 +31,7 @@ from xtcl.planning.bytes import (
     store_bytes,
     usual_rows,
 )
-from xtcl.planning.seconds import FIRST_FIT, predicted_seconds
-from xtcl.planning.sizes import LINKS, Sizes
+from xtcl.planning.sizes import LINKS_TASK, Sizes
 from xtcl.tasks import make_task
 from xtcl.tasks.training_data import TrainingData
 
@@ -119,14 +117,12 @@ _MOST = {
 }
 
 
-def estimate_fit(graph: Graph, task: str, train: float) -> MemoryPlan:
-    """The plan of a GCN on the CPU without a budget, trained on a share of the labels or links."""
-    work = Sizes.of(TrainingData(graph), task, make_task(task).recipe("gcn"))
-    if task == LINKS:
-        work = replace(work, labelled=0, edges=round(train * work.edges))
-    else:
-        work = replace(work, labelled=round(train * work.labelled))
-    return plan_stages(work, NO_LIMIT)
+def expected_sizes(graph: Graph, task: str, train: float) -> Sizes:
+    """The sizes of a GCN on the CPU that is trained on a share of the labels or links."""
+    sizes = Sizes.of(TrainingData(graph), task, make_task(task).recipe("gcn"))
+    if task == LINKS_TASK:
+        return replace(sizes, labelled=0, edges=round(train * sizes.edges))
+    return replace(sizes, labelled=round(train * sizes.labelled))
 
 
 INTERPRETER = 560 * 2**20
@@ -138,15 +134,10 @@ STAGES = ("relations", "positives", "training", "embedding", "head")
 
 @dataclass(frozen=True)
 class StagePlan:
-    """What a stage will take: seconds (None: not known for this device), and bytes at its peak.
-
-    Beside a GPU, whose bytes these are, `host_peak` are those of the host; None where it is both.
-    """
+    """A stage of a fit, and the bytes it takes at its peak, on the GPU where it runs on one."""
 
     name: str
-    seconds: float | None
     peak: int
-    host_peak: int | None = None
 
 
 @dataclass(frozen=True)
@@ -166,8 +157,6 @@ class MemoryPlan:
     """Whether the plan brought mini-batches in, where the recipe had none."""
     relations_kept: bool
     """Whether what relations are made of stays until the end of the fit."""
-    first_fit: float = 0.0
-    """Seconds that the first fit of a process takes on top."""
     notes: tuple[str, ...] = ()
     """Sentences about what was decided that changes the result."""
 
@@ -177,20 +166,9 @@ class MemoryPlan:
         return max(stage.peak for stage in self.stages)
 
     @property
-    def host_peak(self) -> int | None:
-        """The same of the host beside a GPU."""
-        return max((stage.host_peak for stage in self.stages if stage.host_peak), default=None)
-
-    @property
     def largest(self) -> StagePlan:
         """The stage with the highest peak."""
         return max(self.stages, key=lambda stage: stage.peak)
-
-    @property
-    def seconds(self) -> float | None:
-        """Seconds of all stages."""
-        known = [stage.seconds for stage in self.stages if stage.seconds is not None]
-        return sum(known) if len(known) == len(self.stages) else None
 
     def described(self) -> dict[str, Any]:
         """Everything but the recipe, as plain values."""
@@ -213,10 +191,7 @@ class MemoryPlan:
             ],
             "store_bytes": self.store,
             "stages": [asdict(stage) for stage in self.stages],
-            "seconds": self.seconds,
-            "first_fit_seconds": self.first_fit,
             "peak_bytes": self.peak,
-            "host_peak_bytes": self.host_peak,
         }
 
 
@@ -227,7 +202,7 @@ def plan_stages(work: Sizes, budget: int) -> MemoryPlan:
     make them again. Scores of links ask for them once more, and keep them.
     """
     plan = _laid_out(work, budget, let_go=False)
-    if work.task == LINKS or (plan.peak <= budget and not plan.mini_batches):
+    if work.task == LINKS_TASK or (plan.peak <= budget and not plan.mini_batches):
         return plan
     return _laid_out(work, budget, let_go=True)
 
@@ -247,16 +222,13 @@ def _laid_out(work: Sizes, budget: int, let_go: bool) -> MemoryPlan:
         embedding,
         standing + max(joining_bytes(planned), head_bytes(planned)),
     )
-    hosts = host_peaks(planned) if work.on_gpu else (None,) * len(STAGES)
-    stages = zip(STAGES, predicted_seconds(planned), peaks, hosts, strict=True)
     return MemoryPlan(
         planned.recipe,
         rows,
-        tuple(StagePlan(*each) for each in stages),
+        tuple(StagePlan(*each) for each in zip(STAGES, peaks, strict=True)),
         store_bytes(work),
         mini_batches=planned.recipe != work.recipe,
         relations_kept=not let_go,
-        first_fit=FIRST_FIT if work.on_gpu else 0.0,
     )
 
 

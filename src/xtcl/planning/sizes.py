@@ -13,7 +13,7 @@ from xtcl.nn.encoder import RANDOM_FEATURES
 from xtcl.sampling.folds import MAX_QUERIES
 from xtcl.tasks.training_data import TrainingData
 
-LINKS = "links"
+LINKS_TASK = "links"
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Sizes:
     @property
     def queries(self) -> int:
         """Rows that all folds of the sampler ask for."""
-        if self.task != LINKS:
+        if self.task != LINKS_TASK:
             return self.labelled
         return min(self.nodes, MAX_QUERIES) * max(self.recipe.crossfit, 1)
 
@@ -100,9 +100,9 @@ class Sizes:
     def draws(self) -> int:
         """Positives that an anchor is pulled towards in a step."""
         own = self.recipe.positives if self.recipe.draws is None else self.recipe.draws
-        return own + (self.recipe.link_draws if self.task == LINKS else 0)
+        return own + (self.recipe.link_draws if self.task == LINKS_TASK else 0)
 
     @property
     def rounds(self) -> int:
         """How often relations, positives and training are gone through: links hide some first."""
-        return 2 if self.task == LINKS else 1
+        return 2 if self.task == LINKS_TASK else 1
