@@ -59,7 +59,8 @@ with open(os.environ["TRACE_OUT"], "w") as out:
 def code_lines(text: str) -> tuple[int, int]:
     """Lines of imports and of other code; comments, docstrings and blank lines do not count."""
     tree = ast.parse(text)
-    imports, docstrings = set(), set()
+    imports: set[int] = set()
+    docstrings: set[int] = set()
     for node in ast.walk(tree):
         span = range(getattr(node, "lineno", 1), (getattr(node, "end_lineno", 0) or 0) + 1)
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -67,7 +68,7 @@ def code_lines(text: str) -> tuple[int, int]:
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             docstrings.update(span)
     skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
-    used = set()
+    used: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in skipped and token.type != tokenize.ENDMARKER:
             used.update(range(token.start[0], token.end[0] + 1))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -14,28 +12,25 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 from torch import nn
 
-from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
-from xtcl.device import limit_gpu_memory, parse_memory, pick_device, set_mmap_threshold
+from xtcl.config import FitConfig
+from xtcl.device import limit_gpu_memory
 from xtcl.errors import NotFittedError, UsageError
 from xtcl.graph.convert import as_graph
-from xtcl.graph.graph import Graph
-from xtcl.graph.splits import LinkSplit, NodeSplit, full_split
-from xtcl.nn import encoder_maker
-from xtcl.planning.memory_plan import MemoryPlan, plan_fit
-from xtcl.planning.sizes import Sizes
+from xtcl.graph.splits import LinkSplit, NodeSplit
+from xtcl.planning.memory_plan import MemoryPlan
+from xtcl.prepare import PreparedFit, prepare, resolve_config
 from xtcl.progress import Progress
-from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.runs.run_folder import environment, held_out_labels
 from xtcl.sampling.xgsampler import PairExplanation, RelationWeight
-from xtcl.tasks import TASKS, make_task
-from xtcl.tasks.fit import FitOptions, FittedTask, fit_task
+from xtcl.tasks import make_task
+from xtcl.tasks.fit import FittedTask, fit_task
 from xtcl.tasks.metrics import test_scores
 from xtcl.tasks.results import LinkScores, NodePredictions
 from xtcl.tasks.task import Task
-from xtcl.tasks.training_data import TrainingData, check_disjoint, training_data
-from xtcl.training.checkpoint import NullCheckpoints, SharedCheckpoints
+from xtcl.tasks.training_data import TrainingData, check_disjoint
+from xtcl.training.checkpoint import NullCheckpoints
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -233,30 +228,19 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
 
         `graph` is a Graph, a PyG `Data` or a NetworkX graph (see `as_graph`).
         """
-        recipe = self.resolved_recipe()
-        graph = as_graph(graph)
-        task = make_task(self.task)
-        side = self._side(graph, task, split)
-        plan = self._planned(side, task, recipe)
-        budget = self._budget()
-        if budget is not None:
-            set_mmap_threshold()
-        options = FitOptions(
-            encoder=self.encoder,
-            relations=resolve_relations(self.relations),
-            seed=int(self.random_state),
-            device=pick_device(self.device),
-            block_rows=plan.block_rows,
-            keep_relations=plan.relations_kept,
-            store=self._relation_store(),
-            progress=self.progress or Progress(),
-            checkpoints=SharedCheckpoints(checkpoints or NullCheckpoints()),
-        )
-        with limit_gpu_memory(budget, options.device):
-            self._take(fit_task(side, task, plan.recipe, options), side)
-        self.recipe_, self.graph_, self.split_ = plan.recipe, graph, split
-        self.test_labels_ = held_out_labels(graph, split)
-        self.environment_ = environment(options.device)
+        return self.fit_prepared(prepare(self, graph, split), checkpoints=checkpoints)
+
+    def fit_prepared(
+        self, prepared: PreparedFit, *, checkpoints: NullCheckpoints | None = None
+    ) -> XTCL:
+        """Run the fit that `prepare` made ready with the parameters of this estimator."""
+        options = prepared.options(self.progress or Progress(), checkpoints or NullCheckpoints())
+        with limit_gpu_memory(prepared.settings.memory, prepared.device):
+            result = fit_task(prepared.data, prepared.task, prepared.config, options)
+        self._take(result, prepared.data)
+        self.recipe_, self.graph_, self.split_ = prepared.config, prepared.graph, prepared.split
+        self.test_labels_ = held_out_labels(prepared.graph, prepared.split)
+        self.environment_ = environment(prepared.device)
         return self
 
     def _take(self, result: FittedTask, side: TrainingData) -> None:
@@ -278,7 +262,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         """Class of `nodes` (all when left out), or whether `pairs` [2, n] are links."""
         answer = self._fitted().answer
         if isinstance(answer, NodePredictions):
-            codes = answer.predictions[self._nodes(nodes_or_pairs)]
+            codes = answer.of(self._nodes(nodes_or_pairs)).argmax(axis=1)
             return self.training_data_.graph.label_values(codes)
         return np.asarray(self.predict_proba(nodes_or_pairs) >= 0.5)
 
@@ -286,7 +270,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         """Class probabilities of `nodes` [n, C], or the chance of a link for `pairs` [2, n]."""
         answer = self._fitted().answer
         if isinstance(answer, NodePredictions):
-            return np.asarray(answer.probabilities[self._nodes(nodes_or_pairs)])
+            return answer.of(self._nodes(nodes_or_pairs))
         return np.asarray(expit(answer.score(self._pairs(nodes_or_pairs))))
 
     def decision_function(self, pairs: ArrayLike) -> np.ndarray:
@@ -309,7 +293,8 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         if known is None:
             raise UsageError("A loaded model has no test labels: call score(split, graph).")
         metrics = dict(test_scores(answer, known, split))
-        check_disjoint(self.training_data_, split)
+        if not hasattr(self, "graph_") or split is not self.split_:  # that was checked by `fit`
+            check_disjoint(self.training_data_, split)
         return metrics
 
     def explain(self, u: int, v: int) -> PairExplanation:
@@ -319,36 +304,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
 
     def resolved_recipe(self) -> FitConfig:
         """The task's recipe with the parameters given here put in; refuses what cannot be used."""
-        task = make_task(self.task)
-        encoder_maker(self.encoder, 1, {})  # an unknown name is refused before any work
-        seed = self.random_state
-        if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
-            raise UsageError(f"random_state={seed} must be a whole number from 0 to 2**32 - 1.")
-        if self.width is not None and self.width < 1:
-            raise UsageError(f"width={self.width} must be at least 1.")
-        name = self.encoder if isinstance(self.encoder, str) else "own"
-        recipe = self.recipe or task.recipe(name)
-        if self.sampler not in ("xtcl", "paper"):
-            raise UsageError(f"sampler='{self.sampler}' must be 'xtcl' or 'paper'.")
-        if self.sampler == "paper":
-            recipe = recipe.literal(name)
-        if self.encoder_options is not None:
-            alone = EncoderConfig(dict(self.encoder_options), recipe.plans[0].members[0].training)
-            recipe = replace(recipe, plans=(EnsembleConfig((alone,)),))
-        if self.epochs is not None:
-            recipe = replace(recipe, stop_early=False)
-        chosen = self._given("cap", "index_past")
-        if self.quantiles is not None:
-            chosen["quantiles"] = tuple(self.quantiles)
-        recipe = replace(recipe, sampler=replace(recipe.sampler, **chosen))
-        settings = self._given("epochs", "learning_rate", "negatives", "temperature", "similarity")
-        width = self._given("width")
-
-        def changed(member: EncoderConfig) -> EncoderConfig:
-            training = replace(member.training, **settings)
-            return replace(member, encoder=member.encoder | width, training=training)
-
-        return replace(recipe.each(changed), **self._given("crossfit", "positives")).checked()
+        return resolve_config(self, make_task(self.task))
 
     def save(self, folder: str | PathLike[str], **extra: Any) -> None:
         """Write a run directory; see `xtcl.runs.directory` for what is in it."""
@@ -374,9 +330,6 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
 
         return read_run(cls, folder, **parts)
 
-    def _given(self, *names: str) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-
     def _fitted(self) -> FittedTask:
         if not hasattr(self, "fitted_task_"):
             raise NotFittedError("This XTCL is not fitted yet; call fit(graph, split) first.")
@@ -384,28 +337,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
 
     def memory_plan(self, graph: Any, split: NodeSplit | LinkSplit | None = None) -> MemoryPlan:
         """What a fit would take, and how it would keep `memory`; refuses too little of it."""
-        recipe, task = self.resolved_recipe(), make_task(self.task)
-        return self._planned(self._side(as_graph(graph), task, split), task, recipe)
-
-    def _planned(self, side: TrainingData, task: Task, recipe: FitConfig) -> MemoryPlan:
-        work = Sizes.of(
-            side,
-            task.name,
-            recipe,
-            encoder=self.encoder,
-            device=pick_device(self.device).type,
-            store=self.store is not None,
-        )
-        return plan_fit(work, self._budget())
-
-    def _budget(self) -> int | None:
-        return None if self.memory is None else parse_memory(self.memory)
-
-    def _relation_store(self) -> RelationStore | None:
-        given = self.store
-        if given is None or isinstance(given, RelationStore):
-            return given
-        return RelationStore(Path(given))
+        return prepare(self, graph, split).plan
 
     def _nodes(self, nodes: ArrayLike | None) -> np.ndarray:
         count = len(self.embedding_)
@@ -423,19 +355,3 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         if pairs is None:
             raise UsageError("Link prediction answers for pairs: give an array [2, n] of nodes.")
         return np.asarray(pairs)
-
-    def _side(self, graph: Graph, task: Task, split: NodeSplit | LinkSplit | None) -> TrainingData:
-        if split is None:
-            if not graph.has_labels and task.name not in TASKS:
-                return TrainingData(graph)
-            whole = full_split(graph, task.name, self.random_state)
-            return training_data(graph, whole, use_labels=self.use_labels)
-        wanted = "links" if task.name == "links" else "nodes"
-        if split.kind != wanted:
-            raise UsageError(
-                f"task='{task.name}' needs a split of {wanted} and got one of {split.kind}: "
-                f"use {'link' if wanted == 'links' else 'node'}_split(graph)."
-            )
-        side = training_data(graph, split, use_labels=self.use_labels)
-        check_disjoint(side, split)
-        return side

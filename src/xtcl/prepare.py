@@ -1,41 +1,231 @@
-"""Whether two fits are the same fit, so that one may go on where the other stopped."""
+"""A fit, prepared: everything that is decided before any work, each of it once."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch import nn
 
-from xtcl.config import to_builtin
+from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, to_builtin
+from xtcl.device import parse_memory, pick_device
+from xtcl.errors import UsageError
+from xtcl.graph.convert import as_graph
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import LinkSplit, NodeSplit
-from xtcl.tasks.training_data import training_data
+from xtcl.graph.splits import LinkSplit, NodeSplit, full_split
+from xtcl.nn import encoder_maker
+from xtcl.planning.memory_plan import MemoryPlan, plan_fit
+from xtcl.planning.sizes import Sizes
+from xtcl.progress import Progress
+from xtcl.relations.registry import resolve_relations
+from xtcl.relations.relation import Relation
+from xtcl.relations.store.relation_store import RelationStore
+from xtcl.tasks import TASKS, make_task
+from xtcl.tasks.fit import FitOptions
+from xtcl.tasks.task import Task
+from xtcl.tasks.training_data import TrainingData, check_disjoint, training_data
+from xtcl.training.checkpoint import NullCheckpoints, SharedCheckpoints
 
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
 
 
-def fit_identity(model: XTCL, graph: Graph, split: NodeSplit | LinkSplit) -> str:
-    """A hash of everything that decides the result: graph, split, settings, seed, version."""
-    import xtcl
-    from xtcl.device import pick_device
+@dataclass(frozen=True)
+class FitSettings:
+    """The parameters of an `XTCL`, checked and resolved; they need no data.
 
-    # A graph's fingerprint leaves its labels out; those that train count, the others must not.
-    known = training_data(graph, split, use_labels=model.use_labels).graph.labels
-    labels = b"" if known is None else np.ascontiguousarray(known).tobytes()
-    described = {
-        "version": xtcl.__version__,
-        "graph": graph.fingerprint(),
-        "labels": hashlib.sha256(labels).hexdigest(),
-        "split": split.fingerprint(),
-        "recipe": to_builtin(asdict(model.memory_plan(graph, split).recipe)),
-        "task": str(model.task),
-        "encoder": str(model.encoder),
-        "relations": str(model.relations),
-        "seed": int(model.random_state),
-        "device": pick_device(model.device).type,  # random states of one do not fit another
-    }
-    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+    `config` is the recipe of the task, or the one that was given, with the parameters put in.
+    """
+
+    task: Task
+    config: FitConfig
+    encoder: str | nn.Module
+    relations: Sequence[Relation]
+    use_labels: bool
+    device: torch.device
+    memory: int | None
+    """The budget in bytes; None: no budget."""
+    store: RelationStore | None
+    seed: int
+
+    @classmethod
+    def of(cls, model: XTCL) -> FitSettings:
+        """The settings of `model`; a value that cannot be used is refused before any work."""
+        task = make_task(model.task)
+        store = model.store
+        if store is not None and not isinstance(store, RelationStore):
+            store = RelationStore(Path(store))
+        return cls(
+            task=task,
+            config=resolve_config(model, task),
+            encoder=model.encoder,
+            relations=resolve_relations(model.relations),
+            use_labels=model.use_labels,
+            device=pick_device(model.device),
+            memory=None if model.memory is None else parse_memory(model.memory),
+            store=store,
+            seed=int(model.random_state),
+        )
+
+
+@dataclass(frozen=True)
+class PreparedFit:
+    """One fit, ready to start: `xtcl fit`, `--dry-run`, `--resume` and `XTCL.fit` share it.
+
+    `data` is the training side of `graph`: whatever reads it cannot see the test side of `split`.
+    """
+
+    settings: FitSettings
+    graph: Graph
+    split: NodeSplit | LinkSplit | None
+    data: TrainingData
+    plan: MemoryPlan
+
+    @property
+    def task(self) -> Task:
+        """What the embeddings are for."""
+        return self.settings.task
+
+    @property
+    def config(self) -> FitConfig:
+        """Every setting of the fit, with the mini-batches of the memory plan."""
+        return self.plan.recipe
+
+    @property
+    def device(self) -> torch.device:
+        """Where the fit runs."""
+        return self.settings.device
+
+    def options(self, progress: Progress, checkpoints: NullCheckpoints) -> FitOptions:
+        """What `fit_task` takes besides data, task and configuration."""
+        settings = self.settings
+        return FitOptions(
+            encoder=settings.encoder,
+            relations=settings.relations,
+            seed=settings.seed,
+            device=settings.device,
+            block_rows=self.plan.block_rows,
+            keep_relations=self.plan.relations_kept,
+            store=settings.store,
+            progress=progress,
+            checkpoints=SharedCheckpoints(checkpoints),
+        )
+
+    @cached_property
+    def identity(self) -> str:
+        """SHA-256 of all that decides the result. A fit goes on only from checkpoints of its own.
+
+        A graph's fingerprint leaves its labels out. Those that train are hashed, the others not.
+        """
+        import xtcl
+
+        settings, labels = self.settings, self.data.graph.labels
+        known = b"" if labels is None else np.ascontiguousarray(labels).tobytes()
+        named = type(settings.task) in TASKS.values()
+        described: dict[str, Any] = {
+            "version": xtcl.__version__,
+            "graph": self.graph.fingerprint(),
+            "labels": hashlib.sha256(known).hexdigest(),
+            "split": None if self.split is None else self.split.fingerprint(),
+            "recipe": to_builtin(asdict(self.config)),
+            "task": settings.task.name if named else repr(settings.task),
+            "encoder": str(settings.encoder),
+            "relations": [repr(relation) for relation in settings.relations],
+            "seed": settings.seed,
+            "device": settings.device.type,  # random states of one do not fit another
+        }
+        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+
+
+def prepare(
+    model: XTCL,
+    graph: Any,
+    split: NodeSplit | LinkSplit | None = None,
+    settings: FitSettings | None = None,
+) -> PreparedFit:
+    """Prepare a fit of `model`; refuses data, split and memory that cannot be used.
+
+    `graph` is a Graph, a PyG `Data` or a NetworkX graph. Without a split, all labels or links are
+    trained on. `settings` are those of the model, where they are known already.
+    """
+    settings = settings or FitSettings.of(model)
+    graph = as_graph(graph)
+    data = _training_side(graph, split, settings)
+    sizes = Sizes.of(
+        data,
+        settings.task.name,
+        settings.config,
+        encoder=settings.encoder,
+        device=settings.device.type,
+        store=settings.store is not None,
+    )
+    return PreparedFit(settings, graph, split, data, plan_fit(sizes, settings.memory))
+
+
+def _training_side(
+    graph: Graph, split: NodeSplit | LinkSplit | None, settings: FitSettings
+) -> TrainingData:
+    """The graph without the test side of the split; refuses a split of the wrong kind."""
+    task = settings.task
+    if split is None:
+        if not graph.has_labels and task.name not in TASKS:
+            return TrainingData(graph)
+        whole = full_split(graph, task.name, settings.seed)
+        return training_data(graph, whole, use_labels=settings.use_labels)
+    wanted = "links" if task.name == "links" else "nodes"
+    if split.kind != wanted:
+        raise UsageError(
+            f"task='{task.name}' needs a split of {wanted} and got one of {split.kind}: "
+            f"use {'link' if wanted == 'links' else 'node'}_split(graph)."
+        )
+    data = training_data(graph, split, use_labels=settings.use_labels)
+    check_disjoint(data, split)
+    return data
+
+
+def resolve_config(model: XTCL, task: Task) -> FitConfig:
+    """The task's recipe with the parameters of `model` put in; refuses what cannot be used."""
+    encoder_maker(model.encoder, 1, {})  # an unknown name is refused before any work
+    seed = model.random_state
+    if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
+        raise UsageError(f"random_state={seed} must be a whole number from 0 to 2**32 - 1.")
+    if model.width is not None and model.width < 1:
+        raise UsageError(f"width={model.width} must be at least 1.")
+    if model.sampler not in ("xtcl", "paper"):
+        raise UsageError(f"sampler='{model.sampler}' must be 'xtcl' or 'paper'.")
+    name = model.encoder if isinstance(model.encoder, str) else "own"
+    config = model.recipe or task.recipe(name)
+    if model.sampler == "paper":
+        config = config.literal(name)
+    if model.encoder_options is not None:
+        alone = EncoderConfig(dict(model.encoder_options), config.plans[0].members[0].training)
+        config = replace(config, plans=(EnsembleConfig((alone,)),))
+    if model.epochs is not None:
+        config = replace(config, stop_early=False)
+    sampler = _given(model, "cap", "index_past", "quantiles")
+    if "quantiles" in sampler:
+        sampler["quantiles"] = tuple(sampler["quantiles"])
+    training = _given(model, "epochs", "learning_rate", "negatives", "temperature", "similarity")
+    width = _given(model, "width")
+
+    def changed(member: EncoderConfig) -> EncoderConfig:
+        return replace(
+            member,
+            encoder=member.encoder | width,
+            training=replace(member.training, **training),
+        )
+
+    config = replace(config, sampler=replace(config.sampler, **sampler))
+    return replace(config.each(changed), **_given(model, "crossfit", "positives")).checked()
+
+
+def _given(model: XTCL, *names: str) -> dict[str, Any]:
+    """The parameters among `names` that are set."""
+    return {name: getattr(model, name) for name in names if getattr(model, name) is not None}

@@ -24,7 +24,7 @@ from xtcl.planning.bytes import (
 )
 from xtcl.planning.memory_plan import INTERPRETER, NO_LIMIT, memory_there, plan_fit, plan_stages
 from xtcl.planning.sizes import Sizes
-from xtcl.prepare import fit_identity
+from xtcl.prepare import prepare
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, sample_positives
@@ -145,9 +145,9 @@ def test_a_planned_recipe_is_what_the_run_says_and_resumes_by(tmp_path: Path) ->
     tight, wide = (each.memory_plan(graph, split) for each in (model, roomy))
     assert tight.mini_batches
     assert not wide.mini_batches
-    same = fit_identity(model, graph, split)
-    assert same == fit_identity(small_model(width=256, epochs=2, memory=least), graph, split)
-    assert same != fit_identity(free, graph, split) == fit_identity(roomy, graph, split)
+    same = prepare(model, graph, split).identity
+    assert same == prepare(small_model(width=256, epochs=2, memory=least), graph, split).identity
+    assert same != prepare(free, graph, split).identity == prepare(roomy, graph, split).identity
     model.fit(graph, split).save(tmp_path)
     assert model.recipe_ == tight.recipe
     stored = tomllib.loads((tmp_path / "config.toml").read_text())

@@ -27,7 +27,7 @@ from xtcl.config import EnsembleConfig, FitConfig
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
-from xtcl.prepare import fit_identity
+from xtcl.prepare import prepare
 from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.training.checkpoint import Checkpoints
@@ -228,21 +228,21 @@ def changed_fits() -> dict[str, Sides]:
 
 
 def test_fits_that_differ_have_different_identities() -> None:
-    identities = {name: fit_identity(*sides) for name, sides in changed_fits().items()}
+    identities = {name: prepare(*sides).identity for name, sides in changed_fits().items()}
     assert len(set(identities.values())) == len(identities)
-    again = {name: fit_identity(*sides) for name, sides in changed_fits().items()}
+    again = {name: prepare(*sides).identity for name, sides in changed_fits().items()}
     assert again == identities
 
 
 def test_what_does_not_change_the_result_does_not_change_the_identity() -> None:
     graph = small_graph()
     split = small_split(graph, "nodes")
-    plain = fit_identity(small_model(), graph, split)
-    assert fit_identity(small_model(memory="4GB"), graph, split) == plain
-    assert fit_identity(small_model(progress=Recorder()), graph, split) == plain
-    assert fit_identity(small_model(random_state=np.int64(0)), graph, split) == plain
+    plain = prepare(small_model(), graph, split).identity
+    assert prepare(small_model(memory="4GB"), graph, split).identity == plain
+    assert prepare(small_model(progress=Recorder()), graph, split).identity == plain
+    assert prepare(small_model(random_state=np.int64(0)), graph, split).identity == plain
     assert isinstance(split, NodeSplit)
     assert graph.labels is not None
     labels = graph.labels.copy()
     labels[split.test] = labels[split.test][::-1]
-    assert fit_identity(small_model(), graph.with_labels(labels), split) == plain
+    assert prepare(small_model(), graph.with_labels(labels), split).identity == plain

@@ -32,7 +32,7 @@ from xtcl.errors import UsageError
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
 from xtcl.nn.encoder import encoder_inputs
-from xtcl.prepare import fit_identity
+from xtcl.prepare import prepare
 from xtcl.runs.config_file import to_toml
 from xtcl.runs.run_folder import config_text
 
@@ -239,7 +239,7 @@ def test_parameters_of_numpy_s_kinds_can_be_saved(tmp_path: Path) -> None:
     assert loaded.recipe_ == model.recipe_
     config = tomllib.loads((tmp_path / "config.toml").read_text())
     assert config["plan"]["members"][0]["encoder"]["width"] == 8
-    assert isinstance(fit_identity(model, graph, small_split(graph, "nodes")), str)
+    assert isinstance(prepare(model, graph, small_split(graph, "nodes")).identity, str)
     assert config["fit"]["random_state"] == 1
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class Bars(Progress):
     """One bar a stage, with the time left; nothing where standard error is not a terminal."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, prefix: str = "") -> None:
         self.console = console
-        self.prefix = ""
+        self.prefix = prefix
 
     @contextmanager
     def stage(self, name: str, steps: int) -> Iterator[Advance]:

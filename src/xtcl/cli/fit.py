@@ -41,9 +41,7 @@ from xtcl.runs.run_folder import CHECKPOINTS, check_out, finished_metrics, is_fi
 
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
-    from xtcl.graph.graph import Graph
-    from xtcl.graph.splits import LinkSplit, NodeSplit
-    from xtcl.planning.memory_plan import MemoryPlan
+    from xtcl.prepare import PreparedFit
     from xtcl.relations.store.relation_store import RelationStore
     from xtcl.training.checkpoint import Checkpoints
 
@@ -90,128 +88,131 @@ def fit(
     Tables: xtcl fit --nodes nodes.csv --edges edges.csv --label topic
     """
     from xtcl.baselines import make_method
-    from xtcl.device import parse_memory, pick_device
+    from xtcl.device import set_mmap_threshold
     from xtcl.distributed import distributed
     from xtcl.estimator import XTCL
     from xtcl.model_selection.evaluate import make_split, score_method
-    from xtcl.planning.sizes import Sizes
-    from xtcl.planning.timing import relation_seconds
-    from xtcl.prepare import fit_identity
-    from xtcl.tasks.training_data import training_data
+    from xtcl.prepare import FitSettings, prepare
     from xtcl.training.checkpoint import Checkpoints
 
-    rivals = [make_method(name.strip()) for name in compare.split(",") if name.strip()]
-    for rival in rivals:
-        rival.check_task(task.value)
-    with distributed(device) as everyone:
-        if everyone.first and not dry_run:
+    methods = [make_method(name.strip()) for name in compare.split(",") if name.strip()]
+    for method in methods:
+        method.check_task(task.value)
+    with distributed(device) as ranks:
+        stderr = Console(stderr=True, quiet=not ranks.first)
+        if ranks.first and not dry_run:
             check_out(out, resume)
         if config is not None and sampler == "paper":
             raise UsageError("--sampler paper is a recipe of its own: leave it out, or --config.")
-        where = pick_device(device)
-        notes = Console(stderr=True, quiet=not everyone.first)
-        bars = Bars(notes)
         model = XTCL(
             task.value,
             encoder.value,
             sampler=sampler,
-            recipe=read_config(config, task.value, encoder.value, [seed], notes),
+            recipe=read_config(config, task.value, encoder.value, [seed], stderr),
             cap=cap,
             index_past=index_past,
             device=device,
             memory=memory,
             store=_relation_store(store, store_limit),
             random_state=seed,
-            progress=bars,
+            progress=Bars(stderr),
         )
-        model.resolved_recipe()  # refuses before anything is read or written
-        budget = None if memory is None else parse_memory(memory)
-        whole = read_graph(graph, data, notes, task.value, nodes=nodes, edges=edges, label=label)
-        share = training_share(graph, task.value, train)
-        split = make_split(whole, task.value, seed, share)
-        plan = model.memory_plan(whole, split)  # refuses too little memory
+        settings = FitSettings.of(model)  # refuses before anything is read or written
+        if settings.memory is not None:
+            set_mmap_threshold()
+        whole = read_graph(graph, data, stderr, task.value, nodes=nodes, edges=edges, label=label)
+        split = make_split(whole, task.value, seed, training_share(graph, task.value, train))
+        prepared = prepare(model, whole, split, settings)  # refuses too little memory
         if dry_run:
-            if everyone.first:
-                side = training_data(whole, split)
-                sizes = Sizes.of(side, task.value, plan.recipe, device=where.type)
-                _show_plan(plan, budget, whole.num_nodes, relation_seconds(side, sizes), as_json)
+            if ranks.first:
+                _show_plan(prepared, as_json)
             return
-        for note in plan.notes:
-            notes.print(note, soft_wrap=True, markup=False)
-        identity = fit_identity(model, whole, split)
-        finished = bool(everyone.agreed(is_finished(out)))
+        for note in prepared.plan.notes:
+            stderr.print(note, soft_wrap=True, markup=False)
+        checkpoints = Checkpoints(out / CHECKPOINTS)
+        finished = bool(ranks.agreed(is_finished(out)))
         start = time.perf_counter()
         if not finished:
-            _fit(model, whole, split, Checkpoints(out / CHECKPOINTS), identity, resume)
-    if not everyone.first:
+            _fit(model, prepared, checkpoints, resume)
+    if not ranks.first:
         return
     if finished:
-        told = finished_metrics(out, identity)
-        notes.print(f"The run in {out} is finished already.", markup=False)
-        _show(told, None, out, as_json)
+        metrics = finished_metrics(out, prepared.identity)
+        stderr.print(f"The run in {out} is finished already.", markup=False)
+        _show(metrics, None, out, as_json)
         return
     seconds = time.perf_counter() - start
-    for name, kinds in model.sampler_.left_out_.items():
-        notes.print(left_out_sentence(name, kinds, task), soft_wrap=True, markup=False)
-    for name, recall in model.sampler_.index_recall_.items():
-        notes.print(f"An index finds {recall:.0%} of the nearest by {name}.", markup=False)
-    figures = {f"xtcl-{encoder}": model.score(split)}
-    for rival in rivals:
-        bars.prefix = f"{rival.name}: "
-        figures[rival.name], _ = score_method(
-            whole, split, rival, seed=seed, device=where, progress=bars
+    _print_notes(model, stderr)
+    test = model.test_metrics(split)
+    name, metric = f"xtcl-{encoder}", prepared.task.metric
+    compared = {name: test[metric]}
+    for method in methods:
+        compared[method.name], _ = score_method(
+            whole,
+            split,
+            method,
+            seed=seed,
+            device=prepared.device,
+            progress=Bars(stderr, prefix=f"{method.name}: "),
         )
-    metrics: dict[str, Any] = {
+    metrics = {
         "dataset": whole.name,
         "task": task.value,
-        "method": f"xtcl-{encoder}",
-        "metric": "auc" if task is TaskName.links else "accuracy",
+        "method": name,
+        "metric": metric,
         "seed": seed,
-        "test": model.test_metrics(split),
-        "compared": figures,
+        "test": test,
+        "compared": compared,
         "epochs": [len(curve) for curve in model.loss_curves_],
         "seconds": round(seconds, 3),
-        "identity": identity,
+        "identity": prepared.identity,
     }
     model.save(out, split=split, metrics=metrics)
-    Checkpoints(out / CHECKPOINTS).clear()
+    checkpoints.clear()
     _show(metrics, model.relation_weights_, out, as_json)
 
 
-def _fit(
-    model: XTCL,
-    graph: Graph,
-    split: NodeSplit | LinkSplit,
-    checkpoints: Checkpoints,
-    identity: str,
-    resume: bool,
-) -> None:
+def _fit(model: XTCL, prepared: PreparedFit, checkpoints: Checkpoints, resume: bool) -> None:
     """Fit, from what `checkpoints` hold of the same fit where that is wanted."""
     from xtcl.distributed import world
 
-    world().check_same(identity)
+    world().check_same(prepared.identity)
     if world().first:
         if not resume:
             checkpoints.clear()
-        checkpoints.claim(identity)
+        checkpoints.claim(prepared.identity)
     try:
-        model.fit(graph, split, checkpoints=checkpoints)
+        model.fit_prepared(prepared, checkpoints=checkpoints)
     except KeyboardInterrupt:
         if world().first:
             typer.echo("Interrupted; the same command with --resume goes on from here.", err=True)
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _show_plan(
-    plan: MemoryPlan, budget: int | None, nodes: int, seconds: float, as_json: bool
-) -> None:
+def _print_notes(model: XTCL, stderr: Console) -> None:
+    """What the sampler left out, and how much an index found."""
+    for name, kinds in model.sampler_.left_out_.items():
+        sentence = left_out_sentence(name, kinds, TaskName(str(model.task)))
+        stderr.print(sentence, soft_wrap=True, markup=False)
+    for name, recall in model.sampler_.index_recall_.items():
+        stderr.print(f"An index finds {recall:.0%} of the nearest by {name}.", markup=False)
+
+
+def _show_plan(prepared: PreparedFit, as_json: bool) -> None:
+    """Print the memory plan, and on standard error what it changes in the result."""
+    from xtcl.planning.sizes import Sizes
+    from xtcl.planning.timing import relation_seconds
+
+    plan, budget, data = prepared.plan, prepared.settings.memory, prepared.data
+    sizes = Sizes.of(data, prepared.task.name, prepared.config, device=prepared.device.type)
+    seconds = relation_seconds(data, sizes)
     for note in plan.notes:
         typer.echo(note, err=True)
     if as_json:
-        told = {"budget_bytes": budget, **plan.described()}
-        typer.echo(json.dumps(told | {"relation_seconds": round(seconds, 1)}))
+        described = {"budget_bytes": budget, **plan.described()}
+        typer.echo(json.dumps(described | {"relation_seconds": round(seconds, 1)}))
     else:
-        print_plan(plan, budget, nodes, seconds)
+        print_plan(plan, budget, prepared.graph.num_nodes, seconds)
 
 
 def _relation_store(folder: Path | None, limit: str | None) -> RelationStore | None:

@@ -98,7 +98,7 @@ def save_model(model: XTCL, folder: Path) -> None:
 def plain_parameters(model: XTCL) -> dict[str, object]:
     """The estimator's parameters, with a word in the place of objects and without what is local."""
     stored = {k: v for k, v in model.get_params().items() if k not in LOCAL}
-    stored["task"] = make_task(model.task).name
+    stored["task"] = model.fitted_task_.task.name
     stored["encoder"] = model.encoder if isinstance(model.encoder, str) else "own"
     stored["relations"] = [relation.name for relation in model.sampler_.relations_]
     stored["recipe"] = None if model.recipe is None else asdict(model.recipe)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,10 +49,14 @@ class FittedTask:
     head: Any
     num_classes: int
 
-    @property
+    @cached_property
     def answer(self) -> Predictions:
-        """What the head says."""
+        """What the head predicts."""
         return self.task.answer(self.head, self.fitted, self.num_classes)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state to pickle, without the predictions: the head makes them again."""
+        return {name: value for name, value in vars(self).items() if name != "answer"}
 
 
 def fit_task(

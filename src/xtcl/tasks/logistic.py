@@ -321,6 +321,11 @@ SOLVER_TOLERANCE = 1e-9  # relative error of the coefficients
 ROWS_PER_BLOCK = 2**22  # numbers in a block of rows to score: 32 MiB
 
 
+def scored_rows(width: int) -> int:
+    """Rows of so many columns that are scored at a time."""
+    return max(1, ROWS_PER_BLOCK // max(1, width))
+
+
 @dataclass(frozen=True)
 class LogisticHead:
     """Class scores `x @ coef_.T + intercept_`.
@@ -433,7 +438,7 @@ class LogisticHead:
                 f"{len(self.mean_)}; pass rows from the model the head was fitted with."
             )
         # Prepared rows are float64; those of all nodes at once would be copies of the embedding.
-        step = max(1, ROWS_PER_BLOCK // max(1, rows.shape[1]))
+        step = scored_rows(rows.shape[1])
         mean, coef, intercept = (
             torch.tensor(part, device=rows.device)
             for part in (self.mean_, self.coef_, self.intercept_)

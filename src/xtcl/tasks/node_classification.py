@@ -10,8 +10,8 @@ from torch import Tensor
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, SamplerConfig, TrainingConfig
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold, label_folds
-from xtcl.tasks.logistic import LogisticHead, finished, fit_logistic, take_rows
-from xtcl.tasks.results import FittedEmbedding, NodePredictions
+from xtcl.tasks.logistic import LogisticHead, finished, fit_logistic, scored_rows, take_rows
+from xtcl.tasks.results import ComputedPredictions, FittedEmbedding, NodePredictions
 from xtcl.tasks.self_training import SELF_TRAINING_THRESHOLD, self_train
 from xtcl.tasks.task import Selected, Task
 from xtcl.tasks.training_data import TrainingData
@@ -136,4 +136,9 @@ class NodeClassification(Task):
         self, head: LogisticHead, fitted: FittedEmbedding, num_classes: int
     ) -> NodePredictions:
         """Class probabilities, calibrated."""
-        return NodePredictions(head.calibrated().predict_proba(fitted.embedding, num_classes))
+        calibrated, z = head.calibrated(), fitted.embedding
+        return ComputedPredictions(
+            lambda rows: calibrated.predict_proba(z[rows], num_classes),
+            len(z),
+            scored_rows(z.shape[1]),
+        )

@@ -1,4 +1,4 @@
-"""What a fitted method says: class probabilities of nodes, or scores of pairs."""
+"""What a fitted method predicts: class probabilities of nodes, or scores of pairs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,64 @@ from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.sampling.xgsampler import XGSampler
 
 
-@dataclass(frozen=True)
 class NodePredictions:
-    """Class probabilities of every node, [V, C]."""
+    """Class probabilities [V, C] of the nodes."""
 
-    probabilities: np.ndarray
+    def __init__(self, probabilities: np.ndarray) -> None:
+        self._table = probabilities
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """The whole table."""
+        return self._table
 
     @property
     def predictions(self) -> np.ndarray:
         """The likeliest class code of every node."""
         return np.asarray(self.probabilities.argmax(axis=1))
+
+    def of(self, nodes: np.ndarray) -> np.ndarray:
+        """A copy of the rows [n, C] of some nodes."""
+        return np.asarray(self.probabilities[nodes])
+
+
+class ComputedPredictions(NodePredictions):
+    """Class probabilities that `compute(rows)` gives for a slice of the nodes, when needed.
+
+    Rows are computed in blocks of fixed place and size, so that they have the same bits alone and
+    in the whole table. The table is kept once it was computed; blocks of it are not.
+    """
+
+    def __init__(
+        self, compute: Callable[[slice], np.ndarray], num_nodes: int, block_rows: int
+    ) -> None:
+        self._compute, self._num_nodes, self._block_rows = compute, num_nodes, block_rows
+        self._whole: np.ndarray | None = None
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """The whole table."""
+        if self._whole is None:
+            self._whole = self._blocks(np.arange(self._num_blocks))
+        return self._whole
+
+    def of(self, nodes: np.ndarray) -> np.ndarray:
+        """A copy of the rows [n, C] of some nodes; no more than their blocks are computed."""
+        blocks, place = np.unique(nodes // self._block_rows, return_inverse=True)
+        if self._whole is not None or len(blocks) == self._num_blocks:
+            return super().of(nodes)
+        rows: np.ndarray = self._blocks(blocks)
+        return np.asarray(rows[place * self._block_rows + nodes % self._block_rows])
+
+    @property
+    def _num_blocks(self) -> int:
+        return -(-self._num_nodes // self._block_rows)
+
+    def _blocks(self, numbers: np.ndarray) -> np.ndarray:
+        """The rows of the blocks, one after the other."""
+        starts = (numbers * self._block_rows).tolist()
+        slices = [slice(start, start + self._block_rows) for start in starts] or [slice(0)]
+        return np.concatenate([self._compute(rows) for rows in slices])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,79 @@
+"""`xtcl fit` resolves a fit once: a call trace of the command counts each step of it."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from small_runs import narrow, small_graph
+from typer.testing import CliRunner
+
+import xtcl
+from xtcl.cli.main import app
+from xtcl.runs.config_file import write_tuned
+from xtcl.tasks import make_task
+
+SOURCE = Path(xtcl.__file__).parent
+PREPARED = {
+    "configuration": "prepare.py:resolve_config",
+    "training data": "tasks/training_data.py:training_data",
+    "overlap with the test side": "tasks/training_data.py:check_disjoint",
+    "memory plan": "planning/memory_plan.py:plan_fit",
+    "device": "device.py:pick_device",
+    "task": "tasks/__init__.py:make_task",
+    "whole fit": "prepare.py:prepare",
+}
+FITTED = {"identity": "prepare.py:identity", "test side": "tasks/metrics.py:test_scores"}
+
+
+def calls_of(*arguments: str) -> Counter[str]:
+    """How often the command calls each function of the package, by file and name."""
+    calls: Counter[str] = Counter()
+    root = f"{SOURCE}/"
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(root):
+            calls[f"{code.co_filename.removeprefix(root)}:{code.co_name}"] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    finally:
+        sys.setprofile(before)
+    assert result.exit_code == 0, result.stderr
+    return calls
+
+
+def small_command(task: str, folder: Path) -> list[str]:
+    small_graph().save(folder / "graph.npz")
+    recipe = narrow(make_task(task).recipe("gcn"), epochs=1)
+    write_tuned(folder / "small.toml", {"task": task, "encoder": "gcn", "seed": 0}, recipe)
+    options = ["--task", task, "--config", str(folder / "small.toml"), "--device", "cpu"]
+    return ["fit", str(folder / "graph.npz"), *options, "--out", str(folder / "run")]
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_a_fit_is_resolved_once_and_scored_once(task: str, tmp_path: Path) -> None:
+    command = small_command(task, tmp_path)
+    calls = calls_of(*command)
+    found = {what: calls[where] for what, where in (PREPARED | FITTED).items()}
+    assert found == dict.fromkeys(PREPARED | FITTED, 1)
+
+
+def test_a_dry_run_prepares_the_same_once_and_hashes_nothing(tmp_path: Path) -> None:
+    calls = calls_of(*small_command("nodes", tmp_path), "--dry-run")
+    assert {what: calls[where] for what, where in PREPARED.items()} == dict.fromkeys(PREPARED, 1)
+    assert {what: calls[where] for what, where in FITTED.items()} == dict.fromkeys(FITTED, 0)
+
+
+def test_a_finished_run_is_recognised_by_one_more_hash(tmp_path: Path) -> None:
+    command = small_command("nodes", tmp_path)
+    calls_of(*command)
+    calls = calls_of(*command, "--resume")
+    assert {what: calls[where] for what, where in PREPARED.items()} == dict.fromkeys(PREPARED, 1)
+    assert [calls[where] for where in FITTED.values()] == [1, 0]
