@@ -4,11 +4,11 @@
         [--only ROW,...] [--splits 5] [--device auto] [--data DIR] [--out results/ablation]
         [--table]
 
-Splits are those of exploration, from seed 1000: the reported ones choose nothing. Writes D-T-R.json
-for data set, task and row, as `xtcl evaluate --json` prints it; purity/D-T-R.json has the share
-of right positives on the test side, by seed. Finished splits are kept and never run again; splits
-of another recipe, other versions or other hardware are refused. With --table it runs nothing and
-draws tables.md from what is there.
+Splits are those of exploration, from seed 1000: the reported ones choose nothing. Writes
+ablation.jsonl with a record D-T-R for data set, task and row, as `xtcl evaluate --json` prints it;
+purity.jsonl has the share of right positives on the test side, by seed. Finished splits are kept
+and never run again; splits of another recipe, other versions or other hardware are refused. With
+--table it runs nothing and draws tables.md from what is there.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit
 from xtcl.lab.experiments.provenance import evaluate_into
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.model_selection.evaluate import make_split
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
@@ -95,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("results/ablation"))
     parser.add_argument("--table", action="store_true")
     chosen = parser.parse_args(arguments)
-    (chosen.out / "purity").mkdir(parents=True, exist_ok=True)
+    chosen.out.mkdir(parents=True, exist_ok=True)
     if chosen.table:
         with atomic_path(chosen.out / "tables.md") as temporary:
             temporary.write_text(page(chosen.out))
@@ -119,16 +120,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(folder: Path, graph: Graph, task: str, row: Row, splits: int, device: torch.device) -> None:
     """Bring one row up to `splits` splits."""
     cell = f"{graph.name}-{task}-{row.name}"
+    file, purity = RecordFile(folder / "ablation.jsonl"), RecordFile(folder / "purity.jsonl")
     method = method_of(row)
 
     def on_split(seed: int, figure: float, seconds: float) -> None:
         right = share_of_right(method.positives, graph, task, seed)
-        keep(folder / "purity" / f"{cell}.json", seed, round(100 * right, 2))
+        keep(purity, cell, seed, round(100 * right, 2))
         tell(cell, seed, figure, seconds)
 
     recipe = method.recipe(task)
     evaluate_into(
-        folder / f"{cell}.json",
+        file,
+        cell,
         graph,
         task,
         method,

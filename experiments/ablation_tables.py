@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ from ablation_rows import DEFAULT, ROWS
 from accuracy_tables import PURITY_TITLES, TITLES, Record, difference_cell, paired
 from protocol import DATASETS
 
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.report.charts import DASH, spread_labels, table
 
 INTRODUCTION = f"""# Ablation
@@ -24,13 +24,15 @@ this one."""
 def page(folder: Path) -> str:
     """All tables as Markdown."""
     parts = [INTRODUCTION]
+    runs = RecordFile(folder / "ablation.jsonl").read()
+    purity = RecordFile(folder / "purity.jsonl").read()
     for task, rows in ROWS.items():
         for dataset in DATASETS:
-            cells = {row.name: f"{dataset}-{task}-{row.name}.json" for row in rows}
-            found = {name: read(folder / cell) for name, cell in cells.items()}
+            cells = {row.name: f"{dataset}-{task}-{row.name}" for row in rows}
+            found = {name: runs.get(cell, {}) for name, cell in cells.items()}
             if not any(found.values()):
                 continue
-            shares = {name: read(folder / "purity" / cell) for name, cell in cells.items()}
+            shares = {name: purity.get(cell, {}) for name, cell in cells.items()}
             lines = [
                 [row.title, *figures(found[row.name], found[DEFAULT.name], shares[row.name])]
                 for row in rows
@@ -39,11 +41,6 @@ def page(folder: Path) -> str:
             explained = f"{TITLES[task]}. Purity: {PURITY_TITLES[task]}."
             parts += [f"## {dataset}, {task}", explained, table(head, lines)]
     return "\n\n".join(parts) + "\n"
-
-
-def read(path: Path) -> Record:
-    """What the file holds; nothing where there is none."""
-    return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
 def figures(run: Record, default: Record, shares: Record) -> list[str]:

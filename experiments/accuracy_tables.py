@@ -10,7 +10,6 @@ cell without any is a dash.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from paper_figures import BEST_PUBLISHED, BEST_PUBLISHED_PROTOCOL, BEST_RIVAL, P
 from protocol import DATASETS, METHODS, SPLITS, TASKS
 
 from xtcl.files import atomic_path
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.model_selection.evaluate import standard_error
 from xtcl.report.charts import DASH, spread_labels, table
 
@@ -61,8 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def read_results(folder: Path) -> Results:
     """The runs of the protocol that are in the folder."""
+    runs = {task: read_runs(folder / f"table-{task}") for task in TASKS}
     cells = {
-        (dataset, task, method): read_cell(folder / f"table-{task}" / "runs", dataset, method)
+        (dataset, task, method): cell_of(runs[task], dataset, method)
         for dataset in DATASETS
         for task in TASKS
         for method in METHODS
@@ -70,14 +71,19 @@ def read_results(folder: Path) -> Results:
     return {place: cell for place, cell in cells.items() if cell is not None}
 
 
-def read_cell(runs: Path, dataset: str, method: str) -> Record | None:
+def read_runs(folder: Path) -> Record:
+    """The records of `xtcl reproduce` in its folder, by their key."""
+    return RecordFile(folder / f"{folder.name}.jsonl", old=folder / "runs").read()
+
+
+def cell_of(runs: Record, dataset: str, method: str) -> Record | None:
     """The runs of one method on one data set, as many as the protocol asks for."""
     prefix = f"{dataset}-{method}-"
-    numbers = [path.stem.removeprefix(prefix) for path in runs.glob(f"{prefix}*.json")]
+    numbers = [key.removeprefix(prefix) for key in runs if key.startswith(prefix)]
     seeds = sorted(int(number) for number in numbers if number.isdigit())[: SPLITS[dataset]]
     if not seeds:
         return None
-    records = [json.loads((runs / f"{prefix}{seed}.json").read_text()) for seed in seeds]
+    records = [runs[f"{prefix}{seed}"] for seed in seeds]
     figures = [record["found"]["figure"] for record in records]
     return {
         "dataset": dataset,
@@ -97,8 +103,11 @@ def read_cell(runs: Path, dataset: str, method: str) -> Record | None:
 
 def read_purity(folder: Path) -> Record:
     """What purity.py wrote, by task and data set."""
-    path = folder / "purity.json"
-    return dict(json.loads(path.read_text())) if path.exists() else {}
+    purity: Record = {}
+    for key, record in RecordFile(folder / "purity.jsonl").read().items():
+        dataset, task = key.rsplit("-", 1)
+        purity.setdefault(task, {})[dataset] = record
+    return purity
 
 
 def page(results: Results, purity: Record) -> str:

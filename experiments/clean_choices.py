@@ -13,8 +13,8 @@ training and head, and the five fits choose together:
     second fit   where the hidden labels are mostly right
 
 The last fit then has all training labels and nothing left to choose: six fits instead of one. On
-the reported splits from seed 0. Writes D-clean-E.json as `xtcl evaluate --json` prints it, and
-choices/ the same with what was chosen.
+the reported splits from seed 0. Writes clean-choices.jsonl with a record D-clean-E, as `xtcl
+evaluate --json` prints it, and choices.jsonl with what was chosen.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from xtcl.errors import XTCLError
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.provenance import evaluate_into
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.model_selection.tune import FOLDS, validation_splits
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
@@ -156,18 +157,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--splits", type=int, help="for all data sets; the protocol's by default")
     parser.add_argument("--out", type=Path, default=Path("results/clean-choices"))
     chosen = parser.parse_args(arguments)
-    (chosen.out / "choices").mkdir(parents=True, exist_ok=True)
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    choices = RecordFile(chosen.out / "choices.jsonl")
     device = pick_device(chosen.device)
     method = method_of(chosen.encoder)
     for dataset in chosen.datasets:
         cell = f"{dataset}-{method.name}"
 
         def on_split(seed: int, figure: float, seconds: float, cell: str = cell) -> None:
-            keep(chosen.out / "choices" / f"{cell}.json", seed, method.chosen)
+            keep(choices, cell, seed, method.chosen)
             tell(cell, seed, figure, seconds)
 
         evaluate_into(
-            chosen.out / f"{cell}.json",
+            RecordFile(chosen.out / "clean-choices.jsonl"),
+            cell,
             load_dataset(dataset, chosen.data),
             "nodes",
             method,

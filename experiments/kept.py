@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from xtcl.files import atomic_path
 from xtcl.lab.experiments.provenance import code_digest, provenance
+from xtcl.lab.experiments.records import RecordFile
 
 SCRIPTS = code_digest(Path(__file__).parent)
 
@@ -26,9 +25,7 @@ def tell(cell: str, seed: int, figure: float, seconds: float) -> None:
     print(f"{cell} split {seed}: {figure:.2f} in {seconds:.1f} s", file=sys.stderr, flush=True)
 
 
-def keep(path: Path, seed: int, value: Any) -> None:
-    """Add what belongs to a split to the file with those of the other splits."""
-    kept = json.loads(path.read_text()) if path.exists() else {}
-    kept[str(seed)] = value
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(kept, indent=1) + "\n")
+def keep(file: RecordFile, key: str, seed: int, value: Any) -> None:
+    """Add what belongs to a split to the record with those of the other splits."""
+    file.append(key, file.read().get(key, {}) | {str(seed): value})
+    file.fold()

@@ -4,16 +4,15 @@
         [--device auto] [--data DIR] [--out results/penalty]
 
 For the embedding of xtcl-gcn and for smoothed attributes without training, on splits from seed
-1000. Writes D.json once all splits of a data set are done, with the accuracy of every split by rows
-and rule, and tables.md. Most rules see held-out training labels, which the label relations of the
-embedding have seen as well; "hidden from the whole fit" sees a fifth of the training labels that a
-fit of its own, from relations to head, has not. "oracle" is the best of the strengths by the test
-labels themselves, which no rule can know.
+1000. Writes the record D of penalty.jsonl once all splits of a data set are done, with the accuracy
+of every split by rows and rule, and tables.md. Most rules see held-out training labels, which the
+label relations of the embedding have seen as well; "hidden from the whole fit" sees a fifth of the
+training labels that a fit of its own, from relations to head, has not. "oracle" is the best of the
+strengths by the test labels themselves, which no rule can know.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -40,6 +39,7 @@ from xtcl.files import atomic_path
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.model_selection.evaluate import make_split
 from xtcl.model_selection.tune import validation_splits
 from xtcl.report.charts import table
@@ -73,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     device = pick_device(chosen.device)
     chosen.out.mkdir(parents=True, exist_ok=True)
+    file = RecordFile(chosen.out / "penalty.jsonl")
     for dataset in chosen.datasets:
         graph = load_dataset(dataset, chosen.data)
         accuracies: Accuracies = {}
@@ -87,8 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "config": asdict(make_task("nodes").recipe("gcn")),
             **conditions(device),
         }
-        with atomic_path(chosen.out / f"{dataset}.json") as temporary:
-            temporary.write_text(json.dumps(record, indent=1) + "\n")
+        file.append(dataset, record)
+    file.fold()
     with atomic_path(chosen.out / "tables.md") as temporary:
         temporary.write_text(page(chosen.out))
 
@@ -190,11 +191,11 @@ def page(folder: Path) -> str:
         "# Rules for the penalty\n\nMean test accuracy in percent on exploration splits, from seed "
         "1000. The package takes the posterior mean.\nDrawn by `experiments/penalty.py`."
     ]
+    records = RecordFile(folder / "penalty.jsonl").read()
     for dataset in DATASETS:
-        path = folder / f"{dataset}.json"
-        if not path.exists():
+        if dataset not in records:
             continue
-        record = json.loads(path.read_text())
+        record = records[dataset]
         kinds = record["accuracy"]
         rules = next(iter(kinds.values()))
         body = [[rule, *(f"{np.mean(kinds[kind][rule]):.2f}" for kind in kinds)] for rule in rules]

@@ -1,7 +1,7 @@
 """How often positives are right on the test side: looked at afterwards, used for nothing.
 
     PYTHONPATH=src python experiments/purity.py [--datasets cora,...] [--tasks nodes,links]
-        [--device auto] [--data DIR] [--out results/accuracy/purity.json]
+        [--device auto] [--data DIR] [--out results/accuracy/purity.jsonl]
 
 Nodes: the share of the positives of test nodes that have their class; the share of test nodes whose
 positives are right for the most part ("mostly_right"); and how accurate the fit is there and
@@ -11,12 +11,10 @@ splits from seed 0; the fit is that of xtcl-gcn and sees the training side alone
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,10 +23,10 @@ from options import run_options
 
 from xtcl.device import pick_device
 from xtcl.errors import XTCLError
-from xtcl.files import atomic_path
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, pair_keys, pairs_among
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.model_selection.evaluate import make_split
 from xtcl.sampling.candidates import NO_NODE
 from xtcl.tasks import make_task
@@ -42,11 +40,10 @@ SEEDS = (0, 1, 2)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and write each figure as soon as it is there; figures of other cells stay."""
     parser = run_options(__doc__)
-    parser.add_argument("--out", type=Path, default=Path("results/accuracy/purity.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/accuracy/purity.jsonl"))
     chosen = parser.parse_args(arguments)
     device = pick_device(chosen.device)
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    record: dict[str, Any] = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
+    file = RecordFile(chosen.out)
     for dataset in chosen.datasets:
         graph = load_dataset(dataset, chosen.data)
         for task in chosen.tasks:
@@ -56,9 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
             cell = {"mean": round(float(np.mean(shares)), 2), "runs": shares, "seeds": list(SEEDS)}
             cell |= dict(zip(list(measured[0])[1:], others, strict=True))
-            record.setdefault(task, {})[dataset] = cell | conditions(device)
-            with atomic_path(chosen.out) as temporary:
-                temporary.write_text(json.dumps(record, indent=1) + "\n")
+            file.append(f"{dataset}-{task}", cell | conditions(device))
+            file.fold()
             print(f"{dataset} {task}: {shares}", file=sys.stderr, flush=True)
 
 

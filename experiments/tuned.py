@@ -5,11 +5,11 @@
         [--out results/tuned]
 
 On every split from seed 0 it does what `xtcl tune` and then `xtcl evaluate --config` do: the search
-sees the training side of that split and no more. Writes D-T-tuned-E.json for data set, task and
-encoder, as `xtcl evaluate --json` prints it, with the search's settings; recipes/ the same with the
-recipe found on every split, its hidden score and that of the default; and searches/D-T-E-SEED.db
-with its trials. Finished splits and trials are kept and never run again; after a kill the seconds
-of a split are those of its last part.
+sees the training side of that split and no more. Writes tuned.jsonl with a record D-T-tuned-E for
+data set, task and encoder, as `xtcl evaluate --json` prints it, with the search's settings;
+recipes.jsonl with the recipe found on every split, its hidden score and that of the default; and
+searches/D-T-E-SEED.db with its trials. Finished splits and trials are kept and never run again;
+after a kill the seconds of a split are those of its last part.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from xtcl.errors import XTCLError
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.lab.experiments.provenance import evaluate_into
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.model_selection.tune import Tuned, tune
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
@@ -98,8 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("results/tuned"))
     chosen = parser.parse_args(arguments)
     searches = chosen.out / "searches"
-    for place in (searches, chosen.out / "recipes"):
-        place.mkdir(parents=True, exist_ok=True)
+    searches.mkdir(parents=True, exist_ok=True)
     method = method_of(chosen.encoder, chosen.trials, chosen.rounds, searches)
     for dataset in chosen.datasets:
         graph = load_dataset(dataset, chosen.data)
@@ -114,6 +114,7 @@ def run(
 ) -> None:
     """Bring one file up to `splits` splits."""
     cell = f"{graph.name}-{task}-{method.name}"
+    file, recipes = RecordFile(folder / "tuned.jsonl"), RecordFile(folder / "recipes.jsonl")
     search = {
         "trials": method.trials,
         "rounds": method.rounds,
@@ -122,11 +123,12 @@ def run(
 
     def on_split(seed: int, figure: float, seconds: float) -> None:
         assert method.found is not None  # noqa: S101 - the split has just been fitted
-        keep(folder / "recipes" / f"{cell}.json", seed, described(method.found))
+        keep(recipes, cell, seed, described(method.found))
         tell(cell, seed, figure, seconds)
 
     evaluate_into(
-        folder / f"{cell}.json",
+        file,
+        cell,
         graph,
         task,
         method,

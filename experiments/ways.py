@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -11,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from xtcl.files import atomic_path
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.model_selection.evaluate import make_split, standard_error
 from xtcl.tasks.logistic import fit_logistic
 from xtcl.tasks.training_data import TrainingData, training_data
@@ -51,7 +50,7 @@ def measure(graph: Graph, ways: Mapping[str, Predict], seeds: range) -> dict[str
 
 
 def main(description: str | None, package: str, folder: str, ways: Mapping[str, Predict]) -> None:
-    """Measure the ways of a package on Cora, and write cora.json."""
+    """Measure the ways of a package on Cora, and write the record "cora"."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -65,6 +64,6 @@ def main(description: str | None, package: str, folder: str, ways: Mapping[str, 
         "version": version(package),
         "ways": measure(load_dataset("cora"), ways, range(chosen.splits)),
     }
-    chosen.out.mkdir(parents=True, exist_ok=True)
-    with atomic_path(chosen.out / "cora.json") as temporary:
-        Path(temporary).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    file = RecordFile(chosen.out / f"{folder}.jsonl")
+    file.append("cora", found)
+    file.fold()

@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 from xtcl.cli.main import app
 from xtcl.lab.experiments.comparison import Comparison
 from xtcl.lab.experiments.experiment import Context, Measurement, Plain
+from xtcl.lab.experiments.records import RecordFile
 
 USAGE, DATA, INTERRUPTED = 2, 3, 130
 
@@ -27,8 +28,7 @@ def test_a_table_from_runs_of_ones_own_and_again_without_any(tmp_path: Path) -> 
     assert "1 of 1: cora-500-logistic-0" in first.stderr
     folder = tmp_path / "table-nodes"
     assert {path.name for path in folder.iterdir()} == {
-        "runs",
-        "table-nodes.json",
+        "table-nodes.jsonl",
         "table-nodes.md",
         "table-nodes.png",
         "table-nodes.svg",
@@ -41,7 +41,7 @@ def test_a_table_from_runs_of_ones_own_and_again_without_any(tmp_path: Path) -> 
     assert drawn.stdout == first.stdout
     told = json.loads(reproduce(*asked, "--out", str(tmp_path), "--json").stdout)
     assert (told["name"], told["asked"], told["out"]) == ("table-nodes", 1, str(folder))
-    assert told["runs"] == json.loads((folder / "table-nodes.json").read_text())
+    assert told["runs"] == list(RecordFile(folder / "table-nodes.jsonl").read().values())
 
 
 def test_nothing_to_draw_is_an_error(tmp_path: Path) -> None:

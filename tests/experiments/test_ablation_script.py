@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from xtcl.config import FitConfig
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.provenance import code_digest, provenance
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.model_selection.evaluate import make_split
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
@@ -86,12 +86,12 @@ def test_all_rows_on_splits_of_exploration(
 ) -> None:
     assert run(tmp_path, "--task", task, "--splits", "1") == 0
     for row in ROWS[task]:
-        record = json.loads((tmp_path / f"cora-{task}-{row.name}.json").read_text())
+        record = RecordFile(tmp_path / "ablation.jsonl").read()[f"cora-{task}-{row.name}"]
         assert record["seeds"] == [1000]
         assert record["method"] == row.name
         assert record["fit"] == row.fit.__name__
         assert {k: record[k] for k in ("versions", "hardware")} == conditions(CPU)
-        shares = json.loads((tmp_path / "purity" / f"cora-{task}-{row.name}.json").read_text())
+        shares = RecordFile(tmp_path / "purity.jsonl").read()[f"cora-{task}-{row.name}"]
         assert list(shares) == ["1000"]
 
 
@@ -104,7 +104,7 @@ def test_a_row_goes_on_and_keeps_its_purity(
     cell = "cora-nodes-positives-5"
     told = [line.split(":")[0] for line in capsys.readouterr().err.splitlines()]
     assert told == [f"{cell} split 1000", f"{cell} split 1001"]
-    shares = json.loads((tmp_path / "purity" / f"{cell}.json").read_text())
+    shares = RecordFile(tmp_path / "purity.jsonl").read()[cell]
 
     (row,) = (row for row in ROWS["nodes"] if row.name == "positives-5")
     method = ablation.method_of(row)
@@ -126,10 +126,12 @@ def test_a_row_goes_on_and_keeps_its_purity(
 def test_a_refused_row_does_not_stop_the_others(
     one_small_cora: Graph, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "cora-nodes-default.json").write_text('{"dataset": "other"}')
+    file = RecordFile(tmp_path / "ablation.jsonl")
+    file.append("cora-nodes-default", {"dataset": "other"})
     assert run(tmp_path, "--task", "nodes", "--only", "default,positives-5", "--splits", "1") == 1
     assert "were run with another 'dataset'" in capsys.readouterr().err
-    assert (tmp_path / "cora-nodes-positives-5.json").exists()
+    assert file.read()["cora-nodes-default"] == {"dataset": "other"}
+    assert file.read()["cora-nodes-positives-5"]["seeds"] == [1000]
 
 
 def record(row: str, figures: list[float]) -> dict[str, object]:
@@ -146,10 +148,9 @@ def record(row: str, figures: list[float]) -> dict[str, object]:
 
 def test_the_table_has_differences_paired_by_split(tmp_path: Path) -> None:
     for row, figures in {"default": [80.0, 84.0, 82.0], "long": [79.0, 82.0]}.items():
-        path = tmp_path / f"cora-nodes-{row}.json"
-        path.write_text(json.dumps(record(row, figures)))
-    (tmp_path / "purity").mkdir()
-    (tmp_path / "purity" / "cora-nodes-long.json").write_text('{"1000": 70.0, "1001": 71.0}')
+        RecordFile(tmp_path / "ablation.jsonl").append(f"cora-nodes-{row}", record(row, figures))
+    shares = {"1000": 70.0, "1001": 71.0}
+    RecordFile(tmp_path / "purity.jsonl").append("cora-nodes-long", shares)
     assert run(tmp_path, "--table") == 0
     text = (tmp_path / "tables.md").read_text()
     assert text == page(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ from accuracy_tables import main
 from paper_figures import BEST_PUBLISHED, BEST_RIVAL, PAPER
 from protocol import DATASETS, SPLITS, TASKS
 
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.report.charts import DASH
 
 GPU = {"cpu": "Acme 9", "cpus": 16, "threads": 8, "gpu": "Big GPU"}
@@ -25,13 +25,10 @@ def write(
     hardware: dict[str, Any] = GPU,
 ) -> None:
     dataset, task, method = cell.split("-", 2)
-    place = folder / f"table-{task}" / "runs"
-    place.mkdir(parents=True, exist_ok=True)
+    file = RecordFile(folder / f"table-{task}" / f"table-{task}.jsonl")
     for number, (seed, figure) in enumerate(zip(seeds or range(len(runs)), runs, strict=True)):
         found = {"figure": figure, "seconds": 2.0 + number}
-        (place / f"{dataset}-{method}-{seed}.json").write_text(
-            json.dumps({"found": found, "hardware": hardware})
-        )
+        file.append(f"{dataset}-{method}-{seed}", {"found": found, "hardware": hardware})
 
 
 class Tables(NamedTuple):
@@ -136,20 +133,8 @@ def test_seconds_name_their_machine(tmp_path: Path) -> None:
 
 
 def test_purity_stands_beside_accuracy(tmp_path: Path) -> None:
-    (tmp_path / "purity.json").write_text(
-        json.dumps(
-            {
-                "nodes": {
-                    "citeseer": {
-                        "mean": 61.25,
-                        "runs": [61.25],
-                        "seeds": [0],
-                        "mostly_right": [70.0, 72.0],
-                    }
-                }
-            }
-        )
-    )
+    cell = {"mean": 61.25, "runs": [61.25], "seeds": [0], "mostly_right": [70.0, 72.0]}
+    RecordFile(tmp_path / "purity.jsonl").append("citeseer-nodes", cell)
     mostly = drawn(tmp_path).nodes["test nodes most of whose positives share their class"]
     assert mostly == [DASH, "71.0", DASH, DASH, DASH]
     for figures, expected in (
@@ -159,7 +144,8 @@ def test_purity_stands_beside_accuracy(tmp_path: Path) -> None:
         assert [row for name, row in figures.items() if name.startswith("purity")] == [expected]
 
 
-def test_a_file_of_no_known_cell_is_left_alone(tmp_path: Path) -> None:
+def test_a_record_of_no_known_cell_is_left_alone(tmp_path: Path) -> None:
     write(tmp_path, "cora-nodes-other", [80.0])
-    (tmp_path / "table-nodes" / "runs" / "cora-xtcl-gcn-notes.json").write_text("[]")
+    file = RecordFile(tmp_path / "table-nodes" / "table-nodes.jsonl")
+    file.append("cora-xtcl-gcn-notes", [])
     assert set(drawn(tmp_path).nodes["xtcl-gcn"]) == {DASH}

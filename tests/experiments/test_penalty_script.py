@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 from small_runs import small_graph
 
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.tasks.logistic import C_VALUES, fit_logistic
 
 CPU = torch.device("cpu")
@@ -41,7 +41,7 @@ def test_figures_and_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.setattr(penalty, "load_dataset", lambda name, data: graph)
     options = ["--datasets", "cora", "--splits", "2", "--device", "cpu", "--out", str(tmp_path)]
     penalty.main(options)
-    record = json.loads((tmp_path / "cora.json").read_text())
+    record = RecordFile(tmp_path / "penalty.jsonl").read()["cora"]
     for by_rule in record["accuracy"].values():
         assert all(len(figures) == 2 for figures in by_rule.values())
         for rule in ("accuracy", "likelihood", "calibrated likelihood"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from small_runs import small_graph
 
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.model_selection.evaluate import make_split
 
 GRAPH = small_graph()
@@ -84,13 +84,12 @@ def measured(graph: Graph, task: str, seed: int, device: torch.device) -> dict[s
 def test_a_further_cell_joins_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(purity, "load_dataset", lambda name, data: GRAPH)
     monkeypatch.setattr(purity, "measure", measured)
-    out = tmp_path / "purity.json"
+    out = tmp_path / "purity.jsonl"
     for dataset in ("cora", "photo"):
         purity.main(["--datasets", dataset, "--tasks", "nodes", "--out", str(out)])
-    record = json.loads(out.read_text())
-    assert list(record) == ["nodes"]
-    assert list(record["nodes"]) == ["cora", "photo"]
-    cell = record["nodes"]["cora"]
+    record = RecordFile(out).read()
+    assert list(record) == ["cora-nodes", "photo-nodes"]
+    cell = record["cora-nodes"]
     assert (cell["mean"], cell["runs"], cell["seeds"]) == (20.0, [10.0, 20.0, 30.0], [0, 1, 2])
     assert cell["more"] == [0.0, 50.0, 100.0]
     assert {"versions", "hardware"} < set(cell)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +13,7 @@ from small_runs import small_graph
 from xtcl.baselines.method import Method
 from xtcl.errors import UsageError
 from xtcl.lab.experiments.provenance import evaluate_into
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.model_selection.evaluate import evaluate
 from xtcl.progress import Progress
 from xtcl.tasks.results import NodePredictions, Predictions
@@ -49,7 +49,8 @@ def run(path: Path, method: Method, splits: int, **changes: Any) -> list[int]:
     """The seeds that were reported."""
     told: list[int] = []
     evaluate_into(
-        path,
+        RecordFile(path),
+        "cell",
         GRAPH,
         "nodes",
         method,
@@ -62,17 +63,17 @@ def run(path: Path, method: Method, splits: int, **changes: Any) -> list[int]:
 
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    path = tmp_path / "cell.json"
+    path = tmp_path / "cell.jsonl"
     with pytest.raises(KeyboardInterrupt):
         run(path, Guess(killed_at=2), 4)
-    kept = json.loads(path.read_text())
+    kept = RecordFile(path).read()["cell"]
     assert kept["seeds"] == [0, 1]
 
     method = Guess()
     assert run(path, method, 4) == method.seeds == [2, 3]
-    record = json.loads(path.read_text())
+    record = RecordFile(path).read()["cell"]
     assert record["seconds"][:2] == kept["seconds"]
-    assert [file.name for file in tmp_path.iterdir()] == ["cell.json"]
+    assert [file.name for file in tmp_path.iterdir()] == ["cell.jsonl"]
 
     before = path.read_bytes()
     assert run(path, method, 4) == run(path, method, 3) == []
@@ -81,10 +82,10 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("splits", [1, 4])
 def test_the_file_holds_what_evaluate_gives_and_the_conditions(tmp_path: Path, splits: int) -> None:
-    path = tmp_path / "cell.json"
+    path = tmp_path / "cell.jsonl"
     for count in range(1, splits + 1):
         run(path, Guess(), count)
-    record = json.loads(path.read_text())
+    record = RecordFile(path).read()["cell"]
     expected = evaluate(GRAPH, "nodes", Guess(), splits=splits).to_json()
     assert len(record.pop("seconds")) == len(expected.pop("seconds"))  # type: ignore[arg-type]
     plain = {"config": {"levels": [0.9, 0.99]}, "hardware": {"gpu": "none"}}
@@ -93,7 +94,7 @@ def test_the_file_holds_what_evaluate_gives_and_the_conditions(tmp_path: Path, s
 
 @pytest.mark.parametrize("name", ["config", "hardware"])
 def test_splits_of_other_conditions_are_refused(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "cell.json"
+    path = tmp_path / "cell.jsonl"
     run(path, Guess(), 1)
     before = path.read_bytes()
     with pytest.raises(UsageError, match=f"another '{name}'.*Move the file away"):
@@ -105,6 +106,6 @@ def test_a_file_of_another_method_is_refused(tmp_path: Path) -> None:
     class Other(Guess):
         name: ClassVar[str] = "other"
 
-    run(tmp_path / "cell.json", Guess(), 1)
+    run(tmp_path / "cell.jsonl", Guess(), 1)
     with pytest.raises(UsageError, match="another 'method': guess there, other now"):
-        run(tmp_path / "cell.json", Other(), 2)
+        run(tmp_path / "cell.jsonl", Other(), 2)

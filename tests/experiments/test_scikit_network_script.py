@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +9,12 @@ import pytest
 import scikit_network
 
 from xtcl.graph.datasets.synthetic import block_model
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.model_selection.evaluate import make_split
 from xtcl.tasks.training_data import training_data
 
 COMPARED = (Path(__file__).parents[2] / "docs" / "compare.md").read_text(encoding="utf-8")
-KEPT = Path(__file__).parents[2] / "results" / "scikit-network" / "cora.json"
+KEPT = Path(__file__).parents[2] / "results" / "scikit-network" / "scikit-network.jsonl"
 
 
 @pytest.mark.parametrize("name", scikit_network.WAYS)
@@ -28,6 +28,6 @@ def test_every_way_beats_chance(name: str) -> None:
 
 
 def test_the_page_has_the_figures_that_were_measured() -> None:
-    found = json.loads(KEPT.read_text(encoding="utf-8"))
+    found = RecordFile(KEPT).read()["cora"]
     for figures in found["ways"].values():
         assert f"{figures['mean']:.2f} ± {figures['stderr']:.2f}" in COMPARED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from small_runs import small_graph
 from xtcl.baselines.method import XTCLGCN
 from xtcl.config import FitConfig
 from xtcl.graph.graph import Graph
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.model_selection.evaluate import make_split, score_method
 from xtcl.model_selection.tune import tune
 from xtcl.progress import Progress
@@ -41,13 +41,13 @@ def test_every_split_is_searched_and_scored_on_its_own(
     assert [line.split(":")[0] for line in lines] == [
         f"cora-nodes-tuned-gcn split {seed}" for seed in (0, 1)
     ]
-    record = json.loads((tmp_path / "cora-nodes-tuned-gcn.json").read_text())
+    record = RecordFile(tmp_path / "tuned.jsonl").read()["cora-nodes-tuned-gcn"]
     assert record["search"]["trials"] == 2
     assert {path.name for path in (tmp_path / "searches").iterdir()} == {
         "cora-nodes-gcn-0.db",
         "cora-nodes-gcn-1.db",
     }
-    recipes = json.loads((tmp_path / "recipes" / "cora-nodes-tuned-gcn.json").read_text())
+    recipes = RecordFile(tmp_path / "recipes.jsonl").read()["cora-nodes-tuned-gcn"]
     for seed, figure in enumerate(record["runs"]):
         split = make_split(one_small_cora, "nodes", seed)
         side = training_data(one_small_cora, split)

@@ -146,20 +146,22 @@ def reproduce(
     from xtcl.device import pick_device
     from xtcl.lab.experiments import draw_experiment, make_experiment
     from xtcl.lab.experiments.experiment import Context, Selection, read_records, run_missing
+    from xtcl.lab.experiments.records import RecordFile
 
     experiment = make_experiment(name)
     scope = Selection(_names(datasets), _names(methods), splits, quick, seed)
     measurements = experiment.measurements(scope)
     notes = Console(stderr=True)
-    runs = out / experiment.name / "runs"
+    folder = out / experiment.name
+    file = RecordFile(folder / f"{experiment.name}.jsonl", old=folder / "runs")
     try:
         if draw_only:
-            records = list(read_records(measurements, runs).values())
+            records = list(read_records(measurements, file).values())
         else:
             bench = Context(pick_device(device), data, Bars(notes))
             records = run_missing(
                 measurements,
-                runs,
+                file,
                 bench,
                 lambda line: notes.print(line, markup=False, highlight=False),
             )
@@ -167,9 +169,9 @@ def reproduce(
         typer.echo("Interrupted; the same command goes on from here.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if not records:
-        state = f"is in {runs}" if draw_only else "could be made"
+        state = f"is in {file.path}" if draw_only else "could be made"
         raise DataError(f"None of the {len(measurements)} runs of '{name}' {state}.")
-    page = draw_experiment(experiment, records, out / experiment.name)
+    page = draw_experiment(experiment, records, folder)
     if as_json:
         described = {"name": experiment.name, "asked": len(measurements), "out": str(page.parent)}
         typer.echo(json.dumps(described | {"runs": [asdict(record) for record in records]}))

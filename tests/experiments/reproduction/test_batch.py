@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,7 @@ from xtcl.graph.graph import Graph
 from xtcl.lab.experiments import experiment
 from xtcl.lab.experiments.experiment import Context, Measurement, Plain, run_missing, spell_out
 from xtcl.lab.experiments.provenance import provenance
+from xtcl.lab.experiments.records import RecordFile
 
 CPU = torch.device("cpu")
 
@@ -33,55 +38,68 @@ class Counter:
         return Measurement({"kind": "square", "number": number}, measure)
 
 
-def run(counter: Counter, numbers: list[int], folder: Path) -> tuple[list[Plain], list[str]]:
+def run(counter: Counter, numbers: list[int], path: Path) -> tuple[list[Plain], list[str]]:
     heard: list[str] = []
     measurements = [counter.measurement(number) for number in numbers]
-    records = run_missing(measurements, folder, Context(CPU), heard.append)
+    records = run_missing(measurements, RecordFile(path), Context(CPU), heard.append)
     return [record.found for record in records], heard
 
 
-def test_every_run_has_a_file_and_is_made_once(tmp_path: Path) -> None:
+def test_every_run_has_a_record_and_is_made_once(tmp_path: Path) -> None:
     counter = Counter()
-    found, heard = run(counter, [2, 3], tmp_path / "runs")
+    found, heard = run(counter, [2, 3], tmp_path / "squares.jsonl")
     assert found == [{"square": 4}, {"square": 9}]
     assert [line.split(" in ")[0] for line in heard] == ["1 of 2: square-2", "2 of 2: square-3"]
     assert "to go" in heard[0]
     assert "to go" not in heard[1]
-    stored = json.loads((tmp_path / "runs" / "square-3.json").read_text())
+    stored = RecordFile(tmp_path / "squares.jsonl").read()["square-3"]
     assert stored["what"] == {"kind": "square", "number": 3}
     assert {name: stored[name] for name in ("versions", "hardware")} == provenance(CPU)
-    found, heard = run(counter, [3, 4, 2], tmp_path / "runs")
+    found, heard = run(counter, [3, 4, 2], tmp_path / "squares.jsonl")
     assert found == [{"square": 9}, {"square": 16}, {"square": 4}]
     assert counter.asked == [2, 3, 4]
     assert heard[0] == "2 of 3 runs are there already."
 
 
-@pytest.mark.parametrize("damage", ["", "{", '{"what": 1}', '{"surprise": 1}'])
-def test_a_damaged_file_is_made_anew(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["", "{", '{"what": 1}', '{"surprise": 1}', "[]", '"key"'])
+def test_a_damaged_line_is_made_anew(tmp_path: Path, damage: str) -> None:
     counter = Counter()
-    run(counter, [5], tmp_path)
-    whole = (tmp_path / "square-5.json").read_text()
-    (tmp_path / "square-5.json").write_text(damage)
-    assert run(counter, [5], tmp_path)[0] == [{"square": 25}]
+    path = tmp_path / "squares.jsonl"
+    run(counter, [5], path)
+    *heads, whole = path.read_text().splitlines()
+    path.write_text("\n".join([*heads, damage]) + "\n")
+    assert run(counter, [5], path)[0] == [{"square": 25}]
     assert counter.asked == [5, 5]
-    again = json.loads((tmp_path / "square-5.json").read_text())
-    assert again["found"] == json.loads(whole)["found"]
+    again = RecordFile(path).read()["square-5"]
+    assert again["found"] == json.loads(whole)["record"]["found"]
 
 
-def test_a_file_that_measured_something_else_is_not_taken_for_this(tmp_path: Path) -> None:
+@pytest.mark.parametrize("record", [None, {}, {"what": 1}, {"surprise": 1}])
+def test_a_damaged_record_is_made_anew(tmp_path: Path, record: object) -> None:
     counter = Counter()
-    run(counter, [5], tmp_path)
-    path = tmp_path / "square-5.json"
+    file = RecordFile(tmp_path / "squares.jsonl")
+    file.append("square-5", record)
+    file.fold()
+    assert run(counter, [5], file.path)[0] == [{"square": 25}]
+    assert counter.asked == [5]
+    assert file.read()["square-5"]["found"] == {"square": 25}
+
+
+def test_a_record_that_measured_something_else_is_not_taken_for_this(tmp_path: Path) -> None:
+    counter = Counter()
+    path = tmp_path / "squares.jsonl"
+    run(counter, [5], path)
     path.write_text(path.read_text().replace('"number": 5', '"number": 6'))
-    run(counter, [5], tmp_path)
+    run(counter, [5], path)
     assert counter.asked == [5, 5]
 
 
 def test_what_cannot_be_measured_is_told_of_and_left_out(tmp_path: Path) -> None:
-    found, heard = run(Counter(), [-1, 2], tmp_path)
+    path = tmp_path / "squares.jsonl"
+    found, heard = run(Counter(), [-1, 2], path)
     assert found == [{"square": 4}]
     assert heard[0] == "square--1 was left out: No negative numbers here."
-    assert [path.name for path in tmp_path.iterdir()] == ["square-2.json"]
+    assert list(RecordFile(path).read()) == ["square-2"]
 
 
 def test_a_missing_data_set_is_looked_for_and_told_of_once(
@@ -103,7 +121,9 @@ def test_a_missing_data_set_is_looked_for_and_told_of_once(
     heard: list[str] = []
     wanted = [on(name, seed) for seed in range(3) for name in ("photo", "pubmed")]
     wanted.append(Counter().measurement(2))
-    records = run_missing(wanted, tmp_path, Context(CPU), heard.append)
+    records = run_missing(
+        wanted, RecordFile(tmp_path / "squares.jsonl"), Context(CPU), heard.append
+    )
     assert [record.found for record in records] == [{"square": 4}]
     assert sought == ["photo", "pubmed"]
     assert heard[:2] == [
@@ -114,16 +134,72 @@ def test_a_missing_data_set_is_looked_for_and_told_of_once(
 
 def test_an_interrupted_batch_goes_on(tmp_path: Path) -> None:
     counter = Counter()
+    path = tmp_path / "squares.jsonl"
 
     def interrupt(bench: Context) -> Plain:
         raise KeyboardInterrupt
 
     stopped = Measurement({"kind": "square", "number": 3}, interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run_missing([counter.measurement(2), stopped], tmp_path, Context(CPU), lambda line: None)
-    assert [path.name for path in tmp_path.iterdir()] == ["square-2.json"]
-    assert run(counter, [2, 3], tmp_path)[0] == [{"square": 4}, {"square": 9}]
+        run_missing(
+            [counter.measurement(2), stopped], RecordFile(path), Context(CPU), lambda line: None
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["squares.jsonl"]
+    assert list(RecordFile(path).read()) == ["square-2"]
+    assert run(counter, [2, 3], path)[0] == [{"square": 4}, {"square": 9}]
     assert counter.asked == [2, 3]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import torch
+from xtcl.lab.experiments.experiment import Context, Measurement, run_missing
+from xtcl.lab.experiments.records import RecordFile
+
+def measure(number):
+    def square(context):
+        if number == 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"square": number**2}
+    return Measurement({"kind": "square", "number": number}, square)
+
+path = Path(sys.argv[1])
+runs = [measure(number) for number in (2, 3, 4, 5)]
+run_missing(runs, RecordFile(path), Context(torch.device("cpu")), print)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there is no SIGKILL elsewhere")
+def test_a_killed_batch_goes_on_from_its_last_run(tmp_path: Path) -> None:
+    path = tmp_path / "squares.jsonl"
+    killed = subprocess.run(  # noqa: S603 - our own interpreter and text
+        [sys.executable, "-c", KILLED, str(path)], check=False, capture_output=True
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["squares.jsonl.partial"]
+    counter = Counter()
+    found, heard = run(counter, [2, 3, 4, 5], path)
+    assert found == [{"square": n**2} for n in (2, 3, 4, 5)]
+    assert counter.asked == [4, 5]
+    assert heard[0] == "2 of 4 runs are there already."
+    assert [each.name for each in tmp_path.iterdir()] == ["squares.jsonl"]
+
+
+def test_a_batch_of_the_old_layout_goes_on(tmp_path: Path) -> None:
+    counter = Counter()
+    path, runs = tmp_path / "squares.jsonl", tmp_path / "runs"
+    run(counter, [2, 3, 4], tmp_path / "made.jsonl")
+    runs.mkdir()
+    for key, record in RecordFile(tmp_path / "made.jsonl").read().items():
+        (runs / f"{key}.json").write_text(json.dumps(record, indent=1))
+    (runs / "square-4.json").write_text('{"what": ')
+    file = RecordFile(path, old=runs)
+    wanted = [counter.measurement(number) for number in (2, 3, 4)]
+    records = run_missing(wanted, file, Context(CPU), lambda line: None)
+    assert [record.found["square"] for record in records] == [4, 9, 16]
+    assert counter.asked == [2, 3, 4, 4]
+    assert list(RecordFile(path).read()) == ["square-2", "square-3", "square-4"]
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +57,8 @@ DRAWERS: dict[str, Draw] = {
 
 
 def draw_experiment(experiment: Experiment, records: Sequence[Record], folder: Path) -> Path:
-    """Write NAME.json with all records, the pictures, and NAME.md; returns the page's path."""
+    """Write the pictures and NAME.md, the page; returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    with atomic_path(folder / f"{experiment.name}.json") as temporary:
-        records_as_text = json.dumps([asdict(record) for record in records], indent=1)
-        temporary.write_text(records_as_text + "\n")
     page = DRAWERS[experiment.name](experiment, records, folder)
     path = folder / f"{experiment.name}.md"
     with atomic_path(path) as temporary:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -13,10 +12,10 @@ from typing import Any, ClassVar
 import torch
 
 from xtcl.errors import DataError, UsageError, XTCLError, known_names
-from xtcl.files import atomic_path
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.lab.experiments.provenance import provenance
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.progress import Progress
 
 Plain = dict[str, Any]
@@ -86,7 +85,7 @@ class Measurement:
 
     @property
     def key(self) -> str:
-        """Names the file of this run: the values of `what`, in order."""
+        """The name of this run in the file of records: the values of `what`, in order."""
         return "-".join(str(value) for value in self.what.values())
 
 
@@ -134,19 +133,30 @@ Told = Callable[[str], None]
 
 
 def run_missing(
-    measurements: Sequence[Measurement], folder: Path, bench: Context, tell: Told
+    measurements: Sequence[Measurement], file: RecordFile, bench: Context, tell: Told
 ) -> list[Record]:
-    """The records of all measurements; those that `folder` does not hold yet are made.
+    """The records of all measurements; those that `file` does not hold yet are made.
 
     A run that cannot be made (a system that refuses a graph, or a GPU that is too small) is told
     of and left out: the others are worth having. A data set that is missing is told of once, not
     for every run on it. Records made by other code are kept; each says which code made it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    kept = read_records(measurements, folder)
+    kept = read_records(measurements, file)
     missing = [m for m in measurements if m.key not in kept]
     if kept:
         tell(f"{len(kept)} of {len(measurements)} runs are there already.")
+    try:
+        kept |= _run(missing, file, bench, tell)
+    finally:
+        file.fold()
+    return [kept[m.key] for m in measurements if m.key in kept]
+
+
+def _run(
+    missing: Sequence[Measurement], file: RecordFile, bench: Context, tell: Told
+) -> dict[str, Record]:
+    """The records of the runs that could be made; each is in the file as soon as it is made."""
+    made: dict[str, Record] = {}
     missed: set[str] = set()
     began = time.perf_counter()
     for number, measurement in enumerate(missing, start=1):
@@ -163,31 +173,28 @@ def run_missing(
             continue
         seconds = time.perf_counter() - start
         record = Record(measurement.what, found, round(seconds, 3), **provenance(bench.device))
-        with atomic_path(folder / f"{measurement.key}.json") as temporary:
-            temporary.write_text(json.dumps(asdict(record), indent=1) + "\n")
-        kept[measurement.key] = record
+        file.append(measurement.key, asdict(record))
+        made[measurement.key] = record
         left = (time.perf_counter() - began) / number * (len(missing) - number)
         tell(
             f"{number} of {len(missing)}: {measurement.key} in {spell_out(seconds)}"
             + (f"; about {spell_out(left)} to go" if left else "")
         )
-    return [kept[m.key] for m in measurements if m.key in kept]
+    return made
 
 
-def read_records(measurements: Sequence[Measurement], folder: Path) -> dict[str, Record]:
-    """What the folder holds of the measurements, by their keys."""
-    found = ((each.key, read_record(folder, each)) for each in measurements)
-    return {key: record for key, record in found if record is not None}
-
-
-def read_record(folder: Path, measurement: Measurement) -> Record | None:
-    """What the folder holds of a measurement; a damaged file holds nothing, and is made anew."""
-    path = folder / f"{measurement.key}.json"
-    try:
-        record = Record(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
-    return record if record.what == measurement.what else None
+def read_records(measurements: Sequence[Measurement], file: RecordFile) -> dict[str, Record]:
+    """What the file holds of the measurements, by their keys; a damaged record is left out."""
+    stored = file.read()
+    found: dict[str, Record] = {}
+    for measurement in measurements:
+        try:
+            record = Record(**stored[measurement.key])
+        except (KeyError, TypeError):
+            continue
+        if record.what == measurement.what:
+            found[measurement.key] = record
+    return found
 
 
 def spell_out(seconds: float) -> str:
