@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+import xtcl.graph
 from xtcl.errors import DataError
 from xtcl.graph.graph import Graph
 from xtcl.graph.validation import Repairs
@@ -299,3 +300,14 @@ def test_the_constructor_takes_canonical_arrays_only() -> None:
     ):
         with pytest.raises(DataError, match="from_arrays"):
             replace(graph, **wrong)
+
+
+@pytest.mark.parametrize("name", xtcl.graph.__all__)
+def test_the_package_offers_its_public_names(name: str) -> None:
+    assert getattr(xtcl.graph, name).__name__ == name
+    assert getattr(xtcl.graph, name) is getattr(xtcl, name)
+
+
+def test_the_package_has_no_other_names() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'rubbish'"):
+        _ = xtcl.graph.rubbish

@@ -41,6 +41,13 @@ def test_it_survives_json(learned: TableEncoding) -> None:
     assert len(json.dumps(learned.to_json())) < 3000
 
 
+def test_a_file_of_an_earlier_version_is_read(learned: TableEncoding) -> None:
+    stored = json.loads(json.dumps(learned.to_json()))
+    for column in stored["columns"]:
+        column["doubt"] = column.pop("warning")
+    assert TableEncoding.from_json(stored) == learned
+
+
 def test_it_is_saved_with_the_graph_and_with_a_model(tmp_path: Path) -> None:
     graph = read(tmp_path, label="topic").graph
     graph.save(tmp_path / "g.npz")
@@ -224,7 +231,7 @@ def test_other_odd_cells_look_wrong_and_plain_names_do_not(tmp_path: Path) -> No
     nodes = "id,x,comma,kind,code\n" + "\n".join(rows) + "\n"
     encoding = read(tmp_path, nodes, "u,v\nn0,n1\n").graph.encoding
     assert encoding is not None
-    columns = {each.name: each.doubt for each in encoding.columns}
+    columns = {each.name: each.warning for each in encoding.columns}
     assert columns["x"] == columns["code"] == ""
     assert "line 2: column 'comma' is '0,5', a number with a decimal comma" in columns["comma"]
     assert "line 5: column 'kind' is '=cmd()', which looks like a formula" in columns["kind"]

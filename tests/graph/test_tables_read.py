@@ -25,7 +25,7 @@ from small_tables import EDGES, NODES, read, write
 import xtcl
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
-from xtcl.graph.tables import sources as meter
+from xtcl.graph.tables import sources
 from xtcl.graph.tables import sources as text_file
 from xtcl.graph.tables.read import read_spec
 from xtcl.graph.tables.spec import TableSpec, spec_from_toml
@@ -150,8 +150,8 @@ def test_reading_much_tells_how_far_it_is(
     spec, quiet, told = TableSpec(paths[1], paths[0]), Recorder(), Recorder()
     read_spec(spec, quiet)
     assert not quiet.stages  # nobody waits for so little
-    monkeypatch.setattr(meter, "WORTH_TELLING", 1)
-    monkeypatch.setattr(meter, "MEGABYTE", 1)
+    monkeypatch.setattr(sources, "PROGRESS_FROM_BYTES", 1)
+    monkeypatch.setattr(sources, "MEGABYTE", 1)
     monkeypatch.setattr(text_file, "BLOCK_BYTES", 10_000)
     monkeypatch.setattr("xtcl.graph.tables.sources.BATCH_ROWS", 1000)
     read_spec(spec, told)

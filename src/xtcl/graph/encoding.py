@@ -10,12 +10,10 @@ from typing import Any
 from xtcl.errors import DataError
 
 NUMBER, TRUTH, CATEGORY, PRESENCE, LEFT_OUT = "number", "truth", "category", "presence", "left out"
-
-
 AS_ASKED = "as you asked"
-
-
-KINDS = (NUMBER, TRUTH, CATEGORY, PRESENCE, LEFT_OUT)
+_KINDS = (NUMBER, TRUTH, CATEGORY, PRESENCE, LEFT_OUT)
+_RENAMED_KEYS = {"doubt": "warning"}
+"""Keys that files of earlier versions hold, and their names now."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class ColumnEncoding:
     | left out | none; `why` says the reason |
 
     A missing number or truth is read as `fill`. Where values were `missing`, a further 0/1
-    attribute marks the nodes that lack them. `doubt` is a sentence where cells look wrong.
+    attribute marks the nodes that lack them. `warning` is a sentence where cells look wrong.
     """
 
     name: str
@@ -42,13 +40,13 @@ class ColumnEncoding:
     categories: tuple[str, ...] = ()
     missing: int = 0
     why: str = ""
-    doubt: str = ""
+    warning: str = ""
 
     def __post_init__(self) -> None:
         figures = (self.center, self.scale, self.fill)
-        texts = (self.name, self.why, self.doubt, *self.categories)
+        texts = (self.name, self.why, self.warning, *self.categories)
         sound = (
-            self.kind in KINDS
+            self.kind in _KINDS
             and all(isinstance(part, str) for part in texts)
             and all(isinstance(x, (int, float)) and math.isfinite(x) for x in figures)
             and self.scale > 0
@@ -107,9 +105,10 @@ class TableEncoding:
         try:
             columns = []
             for column in stored["columns"]:
-                if not column.keys() <= known:
+                plain = {_RENAMED_KEYS.get(key, key): value for key, value in column.items()}
+                if not plain.keys() <= known:
                     raise DataError("The encoding of a table has unknown parts.")
-                plain = {**column, "categories": tuple(column["categories"])}
+                plain["categories"] = tuple(plain["categories"])
                 columns.append(ColumnEncoding(**plain))
             label = stored["label"]
             return cls(

@@ -10,15 +10,13 @@ import numpy as np
 from xtcl.errors import DataError, first_few
 from xtcl.graph.validation import IntArray, first_offenders, to_array
 
-UNKNOWN = -1
-
-
-Encoded = tuple[IntArray | None, tuple[Hashable, ...]]
+_UNKNOWN = -1
+_Encoded = tuple[IntArray | None, tuple[Hashable, ...]]
 
 
 def encode_labels(
     labels: object, num_nodes: int, classes: Sequence[Hashable] | None = None
-) -> Encoded:
+) -> _Encoded:
     """The codes of the labels and the original value of each code; see `Graph.from_arrays`."""
     values = None if classes is None else _check_classes(classes)
     if labels is None:
@@ -39,7 +37,7 @@ def encode_labels(
         return _check_codes(given, values), values
     known, present = _known_values(given)
     distinct, found = np.unique(present, return_inverse=True)
-    codes = np.full(num_nodes, UNKNOWN, np.int64)
+    codes = np.full(num_nodes, _UNKNOWN, np.int64)
     codes[known] = found
     return codes, tuple(distinct.tolist())
 
@@ -48,7 +46,7 @@ def values_of(codes: object, classes: tuple[Hashable, ...]) -> np.ndarray[Any, A
     """The original values of codes, unknown as `Graph.label_values` says."""
     checked = _check_codes(to_array(codes, "Label codes"), classes)
     if classes and all(type(value) is int and 0 <= value < 2**63 for value in classes):
-        return np.array([*classes, UNKNOWN], np.int64)[checked]
+        return np.array([*classes, _UNKNOWN], np.int64)[checked]
     if classes and all(isinstance(value, str) and value for value in classes):
         return np.array([*classes, ""])[checked]
     values = np.empty(len(classes) + 1, object)  # the last one, None, is what code -1 reads
@@ -70,7 +68,7 @@ def _check_classes(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
 def _check_codes(codes: np.ndarray[Any, Any], classes: tuple[Hashable, ...]) -> IntArray:
     if codes.size and codes.dtype.kind not in "iu":
         raise DataError(f"Label codes must be integers, not {codes.dtype}; or leave out classes.")
-    wrong = np.flatnonzero((codes < UNKNOWN) | (codes >= len(classes)))
+    wrong = np.flatnonzero((codes < _UNKNOWN) | (codes >= len(classes)))
     if wrong.size:
         shown = first_offenders(wrong, lambda at: f"{codes.flat[at]} at {at}")
         raise DataError(
@@ -90,7 +88,7 @@ def _known_values(given: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np
         known = np.ones(len(given), bool)
     elif given.dtype.kind in "iuf":
         given = _whole_numbers(given)
-        known = given != UNKNOWN
+        known = given != _UNKNOWN
     else:
         raise DataError(f"Labels must be integers or strings, not {given.dtype}.")
     return known, given[known]
@@ -98,14 +96,14 @@ def _known_values(given: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np
 
 def _whole_numbers(given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if given.dtype.kind == "f":
-        given = np.where(np.isnan(given), UNKNOWN, given)
+        given = np.where(np.isnan(given), _UNKNOWN, given)
         whole = (given == np.floor(given)) & (np.abs(given) < 2**53)
-        odd = np.flatnonzero(~whole)
-        if odd.size:
-            shown = first_offenders(odd, lambda at: f"{given[at]} at {at}")
+        fractional = np.flatnonzero(~whole)
+        if fractional.size:
+            shown = first_offenders(fractional, lambda at: f"{given[at]} at {at}")
             raise DataError(f"Labels are classes, not measurements, but found {shown}; bin them.")
         given = given.astype(np.int64)
-    negative = np.flatnonzero(given < UNKNOWN)
+    negative = np.flatnonzero(given < _UNKNOWN)
     if negative.size:
         shown = first_offenders(negative, lambda at: f"{given[at]} at {at}")
         raise DataError(f"Labels must be -1 (unknown) or not negative, but found {shown}.")
@@ -121,7 +119,7 @@ def _one_kind(given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if all(isinstance(value, (int, float, np.number, np.bool_)) for value in present):
         whole = all(isinstance(value, (int, np.integer, np.bool_)) for value in present)
         try:
-            return np.where(missing, UNKNOWN, given).astype(np.int64 if whole else np.float64)
+            return np.where(missing, _UNKNOWN, given).astype(np.int64 if whole else np.float64)
         except OverflowError as error:
             raise DataError("Labels must fit 64-bit integers; use strings instead.") from error
     kinds = first_few(sorted({type(value).__name__ for value in present}))

@@ -23,13 +23,8 @@ from xtcl.graph.validation import Repairs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-FORMAT = "xtcl-graph"
-
-
-VERSION = 1
-
-
+_FORMAT = "xtcl-graph"
+_VERSION = 1
 # What zipfile, zlib and numpy raise on damaged archives, besides ValueError.
 _DAMAGE = (
     EOFError,
@@ -78,8 +73,8 @@ def _header(graph: Graph, arrays: list[str]) -> str:
         if not isinstance(value, (str, int, float)):
             raise DataError(f"Class {value!r} cannot be saved; use strings or numbers as classes.")
     header = {
-        "format": FORMAT,
-        "version": VERSION,
+        "format": _FORMAT,
+        "version": _VERSION,
         "name": graph.name,
         "classes": list(graph.classes),
         "repairs": asdict(graph.repairs),
@@ -116,8 +111,8 @@ def _read(arrays: Mapping[str, np.ndarray[Any, Any]]) -> Graph:
     if "header" not in arrays:
         raise DataError("it has no header")
     header = json.loads(str(arrays["header"]))
-    if header["format"] != FORMAT or header["version"] != VERSION:
-        raise DataError(f"this version reads {FORMAT} {VERSION} only")
+    if header["format"] != _FORMAT or header["version"] != _VERSION:
+        raise DataError(f"this version reads {_FORMAT} {_VERSION} only")
     lacking = {"edges", *header.get("arrays", ())} - arrays.keys()
     if lacking:
         raise DataError(f"it has no {first_few(sorted(lacking))}")

@@ -1,4 +1,4 @@
-"""A graph with further nodes, which come after those it has."""
+"""A part of a graph, and a graph with further nodes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,6 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.validation import Attributes
 
 
-def with_nodes(graph: Graph, attributes: Attributes, links: np.ndarray[Any, Any]) -> Graph:
-    """`graph` with a node for each row of `attributes`, and with `links` [2, n] of the new nodes.
-
-    In `links`, V is the first new node. Its ids and labels are not the grown graph's: it is there
-    to be looked at by an encoder.
-    """
-    own: Any = graph.attributes
-    joined: Any
-    if isinstance(own, np.ndarray) and isinstance(attributes, np.ndarray):
-        joined = np.concatenate([own, attributes])
-    else:
-        joined = sparse.vstack([sparse.csr_array(own), sparse.csr_array(attributes)], format="csr")
-    return Graph.from_arrays(joined, np.concatenate([graph.edges, links], axis=1), name=graph.name)
-
-
 def subgraph(
     graph: Graph,
     nodes: np.ndarray,
@@ -35,7 +20,7 @@ def subgraph(
     classes: Sequence[Hashable] | None = None,
     name: str | None = None,
 ) -> Graph:
-    """The `nodes`, which are rising, with the links among them; they keep their ids.
+    """The `nodes`, sorted ascending, with the links among them; they keep their ids.
 
     Labels, classes and name are the graph's own unless others are given.
     """
@@ -55,7 +40,7 @@ def subgraph(
 
 
 def ego_subgraph(graph: Graph, number: int) -> Graph:
-    """About `number` nodes: the best linked one and those around it, the nearest first."""
+    """The node of largest degree and those nearest to it, `number` nodes or fewer in all."""
     order = np.array([int(np.argmax(graph.degrees))])
     seen = np.zeros(graph.num_nodes, dtype=bool)
     seen[order] = True
@@ -66,3 +51,18 @@ def ego_subgraph(graph: Graph, number: int) -> Graph:
         seen[ring] = True
         order = np.concatenate([order, ring])
     return subgraph(graph, np.sort(order[:number]))
+
+
+def with_nodes(graph: Graph, attributes: Attributes, links: np.ndarray[Any, Any]) -> Graph:
+    """`graph` with a node for each row of `attributes`, and with `links` [2, n] of the new nodes.
+
+    In `links`, V is the first new node. The result has neither ids nor labels: it is the input of
+    an encoder.
+    """
+    own: Any = graph.attributes
+    joined: Any
+    if isinstance(own, np.ndarray) and isinstance(attributes, np.ndarray):
+        joined = np.concatenate([own, attributes])
+    else:
+        joined = sparse.vstack([sparse.csr_array(own), sparse.csr_array(attributes)], format="csr")
+    return Graph.from_arrays(joined, np.concatenate([graph.edges, links], axis=1), name=graph.name)

@@ -12,7 +12,7 @@ import torch
 from xtcl.errors import DataError, UsageError, first_few
 from xtcl.graph.graph import Graph
 from xtcl.graph.subgraph import with_nodes
-from xtcl.graph.tables.columns import TEXT
+from xtcl.graph.tables.columns import TEXT_TYPE
 from xtcl.graph.tables.edges import read_links
 from xtcl.graph.tables.encode import NewNodes, encode_nodes
 from xtcl.graph.tables.sources import open_table
@@ -45,7 +45,7 @@ def read_pairs(
     places = np.concatenate([np.arange(len(names)), np.array(marked, np.int64)])
     written = names + [MARK + names[at] for at in marked]
     columns = replace(link_columns(table, TableSpec(source)), weight=None)
-    return places[read_links(table, columns, pa.array(written, TEXT), where).pairs]
+    return places[read_links(table, columns, pa.array(written, TEXT_TYPE), where).pairs]
 
 
 @dataclass(frozen=True)

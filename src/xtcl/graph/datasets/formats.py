@@ -1,4 +1,4 @@
-"""Attributes as dense or sparse rows, whichever serves better."""
+"""Readers of the raw files of PyG's data sets: Planetoid, and the npz layout of the others."""
 
 from __future__ import annotations
 
@@ -18,17 +18,32 @@ from xtcl.errors import DataError
 from xtcl.graph.graph import Graph
 from xtcl.graph.validation import Attributes, SparseMatrix, canonical_edges
 
-SPARSE_BELOW = 0.2
-"""A fifth of non-zeros: below it sparse rows are smaller (8 bytes against 4 each) and quicker."""
+_SPARSE_BELOW = 0.2
+"""Share of non-zeros below which sparse rows are smaller (8 bytes against 4 each) and faster."""
 
 
-def compact_attributes(attributes: Attributes) -> Attributes:
-    """The same numbers, sparse where few are non-zero."""
-    few = SPARSE_BELOW * attributes.shape[0] * attributes.shape[1]
-    if isinstance(attributes, np.ndarray):
-        sparse = np.count_nonzero(attributes) < few
-        return SparseMatrix(cast("Any", attributes)) if sparse else attributes
-    return attributes if attributes.count_nonzero() < few else attributes.toarray()
+def read_planetoid(folder: Path, prefix: str, name: str) -> Graph:
+    """Read `ind.<prefix>.*` with PyG's own reader, so that node order and labels are PyG's.
+
+    The files are pickles: call this only after their hashes were checked. CiteSeer's 15 test nodes
+    that have neither attributes nor a label get class 0, as in PyG. Its reader repairs the links
+    without a word, so `repairs` come from the neighbour lists in the file.
+    """
+    with quiet_pyg():
+        from torch_geometric.io import planetoid
+
+        data = planetoid.read_planetoid_data(str(folder), prefix)
+        lists: Any = planetoid.read_file(str(folder), prefix, "graph")
+    both = data.edge_index.numpy()
+    graph = Graph.from_arrays(
+        compact_attributes(data.x.numpy()),
+        both[:, both[0] < both[1]].astype(np.int64),
+        data.y.numpy(),
+        name=name,
+    )
+    raw = np.array([(u, v) for u, near in lists.items() for v in near], np.int64)
+    _, repairs = canonical_edges(raw.T, graph.num_nodes, directed=True)
+    return replace(graph, repairs=repairs)
 
 
 def read_npz(path: Path, name: str) -> Graph:
@@ -69,28 +84,13 @@ def _matrix(stored: NpzFile, kind: str) -> SparseMatrix:
     return SparseMatrix((data.astype(np.float32), indices, indptr), shape=(rows, columns))
 
 
-def read_planetoid(folder: Path, prefix: str, name: str) -> Graph:
-    """Read `ind.<prefix>.*` with PyG's own reader, so that node order and labels are PyG's.
-
-    The files are pickles: call this only after their hashes were checked. CiteSeer's 15 test nodes
-    that have neither attributes nor a label get class 0, as in PyG. Its reader repairs the links
-    without a word, so `repairs` come from the neighbour lists in the file.
-    """
-    with quiet_pyg():
-        from torch_geometric.io import planetoid
-
-        data = planetoid.read_planetoid_data(str(folder), prefix)
-        lists: Any = planetoid.read_file(str(folder), prefix, "graph")
-    both = data.edge_index.numpy()
-    graph = Graph.from_arrays(
-        compact_attributes(data.x.numpy()),
-        both[:, both[0] < both[1]].astype(np.int64),
-        data.y.numpy(),
-        name=name,
-    )
-    raw = np.array([(u, v) for u, near in lists.items() for v in near], np.int64)
-    _, repairs = canonical_edges(raw.T, graph.num_nodes, directed=True)
-    return replace(graph, repairs=repairs)
+def compact_attributes(attributes: Attributes) -> Attributes:
+    """The same numbers, sparse where few are non-zero."""
+    limit = _SPARSE_BELOW * attributes.shape[0] * attributes.shape[1]
+    if isinstance(attributes, np.ndarray):
+        sparse = np.count_nonzero(attributes) < limit
+        return SparseMatrix(cast("Any", attributes)) if sparse else attributes
+    return attributes if attributes.count_nonzero() < limit else attributes.toarray()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`load_dataset`: a named data set as a `Graph`."""
+"""`load_dataset`: a named data set as a `Graph`; where it is found, and how it is checked."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from typing import Literal, NamedTuple
 from xtcl.errors import DataError, UsageError, known_names
 from xtcl.graph.datasets.formats import quiet_pyg, read_npz, read_planetoid
 from xtcl.graph.graph import Graph
+
+_TIMEOUT_SECONDS = 30.0
+_Family = Literal["Planetoid", "Amazon", "Coauthor", "CitationFull"]
 
 
 @dataclass(frozen=True)
@@ -66,63 +69,42 @@ def _packaged_cora() -> Graph:
         return Graph.load(path)
 
 
-CORA = {
-    "ind.cora.x": "23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab",
-    "ind.cora.tx": "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a",
-    "ind.cora.allx": "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543",
-    "ind.cora.y": "94465c14eb53e04ca262198dcbb2521ee8af60fb3f3d546cd6ca24a511b0e7d1",
-    "ind.cora.ty": "41f5ac76596a1699cc33f53084a2419e92961c42bb75f36fc38e616d348532ad",
-    "ind.cora.ally": "2b998f5cc7fedc86e7f97ca2498f47a1ffc1462c29e2d578b23bf3f62b6e7d71",
-    "ind.cora.graph": "58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d",
-    "ind.cora.test.index": "297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875",
-}
+def dataset_spec(name: str) -> DatasetSpec:
+    """The entry called `name`, in any case; an error names the closest known one."""
+    spec = DATASETS.get(name.lower())
+    if spec is None:
+        raise UsageError(f"There is no data set {name!r}.{known_names(name, DATASETS)}")
+    return spec
 
 
-CITESEER = {
-    "ind.citeseer.x": "d20de19150741e555de0ed037195630fc194114ebc7fd72ced62810148aa22f6",
-    "ind.citeseer.tx": "539a8906a2da97628d212f2fdd668c109a8b3f0d36574b59e5d3fd5b5303da21",
-    "ind.citeseer.allx": "2ac30345d95c9ec933a817ee0bdd6a5f077f8c184a20e696910192d534414668",
-    "ind.citeseer.y": "8ba87e515d8e3ee3cf52f6d2c5b86aa73f11ecad825a808455209ec26cd54924",
-    "ind.citeseer.ty": "55e5bd1ba1e733a04598753ad1a8d57957f4b8f89e74519f41f4f4938767e4ce",
-    "ind.citeseer.ally": "f704b2d986dde6c2669934de1f3ae5696a6cf9455c0f6b2646a2d135ea0a1c95",
-    "ind.citeseer.graph": "d79a4ef9d3e7169aee8946145f6b7306e35bc79bffad26346cfb94e10e9912a7",
-    "ind.citeseer.test.index": "2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4",
-}
+class Size(NamedTuple):
+    """How large a data set is; edges are undirected, half of the number PyG gives."""
+
+    nodes: int
+    edges: int
+    attributes: int
+    classes: int
 
 
-PUBMED = {
-    "ind.pubmed.x": "fbe9cb5c47200d1b7769a26e579be3b7130b556831f9d850e77c4c74f2599b33",
-    "ind.pubmed.tx": "4eb5f5d0f30f26497eb0ac6ac9719d09c67e284f1ed0385c93f3ef27a671da3d",
-    "ind.pubmed.allx": "508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e",
-    "ind.pubmed.y": "e6c807633307a07ed659249006536a147c7999c797f11a2560752990181b41b3",
-    "ind.pubmed.ty": "ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd",
-    "ind.pubmed.ally": "0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e",
-    "ind.pubmed.graph": "5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9",
-    "ind.pubmed.test.index": "b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5",
-}
+@dataclass(frozen=True)
+class DatasetSpec:
+    """One data set in PyG's raw layout: `<family>/<folder>/raw/<files>`."""
+
+    name: str
+    family: _Family
+    folder: str
+    files: tuple[str, ...]
+    size: Size
+    sha256: Mapping[str, str] = field(default_factory=dict)
 
 
-PHOTO = {
-    "amazon_electronics_photo.npz": (
-        "2b8d158fa1483bca508de5025cf31c17cf15e63600e294c547e6dc87f3189fe0"
-    ),
-}
-
-
-COMPUTERS = {
-    "amazon_electronics_computers.npz": (
-        "e3a78127c122ce4a6a1bd6effb2112ec2b0ad1f795f5bd98bee206772777ca5e"
-    ),
-}
-
-
-TIMEOUT_SECONDS = 30.0
-
-
-def cache_root() -> Path:
-    """`XTCL_CACHE`, or `~/.cache/xtcl/raw`."""
-    stated = os.environ.get("XTCL_CACHE")
-    return Path(stated).expanduser() if stated else Path.home() / ".cache" / "xtcl" / "raw"
+def locate_raw(spec: DatasetSpec, data: str | os.PathLike[str] | None) -> Path:
+    """The checked raw folder of `spec`; downloads into our cache where no folder has it."""
+    roots = [root for root in (data_root(data), cache_root()) if root is not None]
+    found = next((raw for root in roots if (raw := find_raw(spec, root)) is not None), None)
+    folder = found or _download(spec)
+    check_hashes(spec, folder)
+    return folder
 
 
 def data_root(data: str | os.PathLike[str] | None) -> Path | None:
@@ -136,6 +118,12 @@ def data_root(data: str | os.PathLike[str] | None) -> Path | None:
     return root
 
 
+def cache_root() -> Path:
+    """`XTCL_CACHE`, or `~/.cache/xtcl/raw`."""
+    stated = os.environ.get("XTCL_CACHE")
+    return Path(stated).expanduser() if stated else Path.home() / ".cache" / "xtcl" / "raw"
+
+
 def find_raw(spec: DatasetSpec, root: Path) -> Path | None:
     """The folder under `root` that holds all raw files of `spec`, with or without the family."""
     for chain in ((spec.family, spec.folder, "raw"), (spec.folder, "raw")):
@@ -143,15 +131,6 @@ def find_raw(spec: DatasetSpec, root: Path) -> Path | None:
             if all((folder / file).is_file() for file in spec.files):
                 return folder
     return None
-
-
-def locate_raw(spec: DatasetSpec, data: str | os.PathLike[str] | None) -> Path:
-    """The checked raw folder of `spec`; downloads into our cache where no folder has it."""
-    roots = [root for root in (data_root(data), cache_root()) if root is not None]
-    found = next((raw for root in roots if (raw := find_raw(spec, root)) is not None), None)
-    folder = found or _download(spec)
-    check_hashes(spec, folder)
-    return folder
 
 
 def _descend(folder: Path, chain: tuple[str, ...]) -> Iterator[Path]:
@@ -205,57 +184,75 @@ def _fetch(spec: DatasetSpec, file: str, folder: str) -> str:
 
 @contextmanager
 def _socket_timeout() -> Iterator[None]:
-    """PyG's downloader would wait for ever on a dead connection."""
+    """A time limit for PyG's downloader, which has none."""
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(TIMEOUT_SECONDS)
+    socket.setdefaulttimeout(_TIMEOUT_SECONDS)
     try:
         yield
     finally:
         socket.setdefaulttimeout(before)
 
 
-Family = Literal["Planetoid", "Amazon", "Coauthor", "CitationFull"]
-
-
-class Size(NamedTuple):
-    """How large a data set is; edges are undirected, half of the number PyG gives."""
-
-    nodes: int
-    edges: int
-    attributes: int
-    classes: int
-
-
-@dataclass(frozen=True)
-class DatasetSpec:
-    """One data set in PyG's raw layout: `<family>/<folder>/raw/<files>`."""
-
-    name: str
-    family: Family
-    folder: str
-    files: tuple[str, ...]
-    size: Size
-    sha256: Mapping[str, str] = field(default_factory=dict)
+_CORA = {
+    "ind.cora.x": "23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab",
+    "ind.cora.tx": "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a",
+    "ind.cora.allx": "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543",
+    "ind.cora.y": "94465c14eb53e04ca262198dcbb2521ee8af60fb3f3d546cd6ca24a511b0e7d1",
+    "ind.cora.ty": "41f5ac76596a1699cc33f53084a2419e92961c42bb75f36fc38e616d348532ad",
+    "ind.cora.ally": "2b998f5cc7fedc86e7f97ca2498f47a1ffc1462c29e2d578b23bf3f62b6e7d71",
+    "ind.cora.graph": "58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d",
+    "ind.cora.test.index": "297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875",
+}
+_CITESEER = {
+    "ind.citeseer.x": "d20de19150741e555de0ed037195630fc194114ebc7fd72ced62810148aa22f6",
+    "ind.citeseer.tx": "539a8906a2da97628d212f2fdd668c109a8b3f0d36574b59e5d3fd5b5303da21",
+    "ind.citeseer.allx": "2ac30345d95c9ec933a817ee0bdd6a5f077f8c184a20e696910192d534414668",
+    "ind.citeseer.y": "8ba87e515d8e3ee3cf52f6d2c5b86aa73f11ecad825a808455209ec26cd54924",
+    "ind.citeseer.ty": "55e5bd1ba1e733a04598753ad1a8d57957f4b8f89e74519f41f4f4938767e4ce",
+    "ind.citeseer.ally": "f704b2d986dde6c2669934de1f3ae5696a6cf9455c0f6b2646a2d135ea0a1c95",
+    "ind.citeseer.graph": "d79a4ef9d3e7169aee8946145f6b7306e35bc79bffad26346cfb94e10e9912a7",
+    "ind.citeseer.test.index": "2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4",
+}
+_PUBMED = {
+    "ind.pubmed.x": "fbe9cb5c47200d1b7769a26e579be3b7130b556831f9d850e77c4c74f2599b33",
+    "ind.pubmed.tx": "4eb5f5d0f30f26497eb0ac6ac9719d09c67e284f1ed0385c93f3ef27a671da3d",
+    "ind.pubmed.allx": "508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e",
+    "ind.pubmed.y": "e6c807633307a07ed659249006536a147c7999c797f11a2560752990181b41b3",
+    "ind.pubmed.ty": "ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd",
+    "ind.pubmed.ally": "0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e",
+    "ind.pubmed.graph": "5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9",
+    "ind.pubmed.test.index": "b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5",
+}
+_PHOTO = {
+    "amazon_electronics_photo.npz": (
+        "2b8d158fa1483bca508de5025cf31c17cf15e63600e294c547e6dc87f3189fe0"
+    ),
+}
+_COMPUTERS = {
+    "amazon_electronics_computers.npz": (
+        "e3a78127c122ce4a6a1bd6effb2112ec2b0ad1f795f5bd98bee206772777ca5e"
+    ),
+}
 
 
 def _published(
-    name: str, family: Family, folder: str, sha256: Mapping[str, str], size: Size
+    name: str, family: _Family, folder: str, sha256: Mapping[str, str], size: Size
 ) -> DatasetSpec:
     return DatasetSpec(name, family, folder, tuple(sha256), size, sha256)
 
 
-def _npz(name: str, family: Family, folder: str, file: str, size: Size) -> DatasetSpec:
+def _npz(name: str, family: _Family, folder: str, file: str, size: Size) -> DatasetSpec:
     return DatasetSpec(name, family, folder, (f"{file}.npz",), size)
 
 
 DATASETS: dict[str, DatasetSpec] = {
     spec.name: spec
     for spec in (
-        _published("cora", "Planetoid", "Cora", CORA, Size(2_708, 5_278, 1_433, 7)),
-        _published("citeseer", "Planetoid", "CiteSeer", CITESEER, Size(3_327, 4_552, 3_703, 6)),
-        _published("pubmed", "Planetoid", "PubMed", PUBMED, Size(19_717, 44_324, 500, 3)),
-        _published("photo", "Amazon", "Photo", PHOTO, Size(7_650, 119_081, 745, 8)),
-        _published("computers", "Amazon", "Computers", COMPUTERS, Size(13_752, 245_861, 767, 10)),
+        _published("cora", "Planetoid", "Cora", _CORA, Size(2_708, 5_278, 1_433, 7)),
+        _published("citeseer", "Planetoid", "CiteSeer", _CITESEER, Size(3_327, 4_552, 3_703, 6)),
+        _published("pubmed", "Planetoid", "PubMed", _PUBMED, Size(19_717, 44_324, 500, 3)),
+        _published("photo", "Amazon", "Photo", _PHOTO, Size(7_650, 119_081, 745, 8)),
+        _published("computers", "Amazon", "Computers", _COMPUTERS, Size(13_752, 245_861, 767, 10)),
         _npz("coauthor-cs", "Coauthor", "CS", "ms_academic_cs", Size(18_333, 81_894, 6_805, 15)),
         _npz(
             "coauthor-physics",
@@ -271,11 +268,3 @@ DATASETS: dict[str, DatasetSpec] = {
         _npz("pubmed-full", "CitationFull", "pubmed", "pubmed", Size(19_717, 44_324, 500, 3)),
     )
 }
-
-
-def dataset_spec(name: str) -> DatasetSpec:
-    """The entry called `name`, in any case; an unknown name meets the closest known one."""
-    spec = DATASETS.get(name.lower())
-    if spec is None:
-        raise UsageError(f"There is no data set {name!r}.{known_names(name, DATASETS)}")
-    return spec

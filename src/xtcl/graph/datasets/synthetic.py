@@ -17,7 +17,7 @@ from xtcl.graph.splits import (
     unpack_keys,
 )
 
-BASE_RATE = 0.1
+_BASE_RATE = 0.1
 """How often a node of the block model has a word that is not its class's."""
 
 
@@ -67,9 +67,9 @@ def block_model(
         )
     rng = generator(seed)
     labels = rng.permutation(np.arange(num_nodes) % num_classes)
-    rates = np.full((num_classes, num_attributes), BASE_RATE, dtype=np.float32)
+    rates = np.full((num_classes, num_attributes), _BASE_RATE, dtype=np.float32)
     words = np.arange(num_attributes)
-    rates[words % num_classes, words] = min(BASE_RATE * float(np.exp(attribute_signal)), 0.9)
+    rates[words % num_classes, words] = min(_BASE_RATE * float(np.exp(attribute_signal)), 0.9)
     total = round(num_nodes * mean_degree / 2)
     inside = round(homophily * total)
     links = [

@@ -13,16 +13,21 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.splits import generator
 from xtcl.graph.validation import IntArray
 
-MANY_ISOLATED = 0.2
-
-
-LARGEST_CLASS = 0.95
-
-
-FEW_LABELS = 20
-
-
-LONGEST_NAME = 80
+_MANY_ISOLATED = 0.2
+_MAX_CLASS_SHARE = 0.95
+_FEW_LABELS = 20
+_LONGEST_NAME = 80
+_MIN_LABELS = 20
+_LEAK_SHARE = 0.98
+"""A column that gives this share of the labels correctly is reported."""
+_MAX_LEAK_CLASS_SHARE = 0.9
+"""Where one class is larger, any column gives as many labels correctly."""
+_NODES_PER_GROUP = 5
+"""Labelled nodes in a group of equal values, on average: smaller groups are pure by chance."""
+_RANGES_PER_CLASS = 2
+"""Ranges of a number for each class."""
+_MAX_NODES_READ = 5000
+"""Of more labelled nodes a sample of this size is read."""
 
 
 def data_warnings(graph: Graph, task: str = "nodes") -> list[str]:
@@ -37,7 +42,7 @@ def data_warnings(graph: Graph, task: str = "nodes") -> list[str]:
 def _of_structure(graph: Graph) -> list[str]:
     found = []
     nodes, isolated = graph.num_nodes, int((graph.degrees == 0).sum())
-    if isolated > MANY_ISOLATED * nodes:
+    if isolated > _MANY_ISOLATED * nodes:
         found.append(
             f"{isolated:,} of {nodes:,} nodes ({isolated / nodes:.0%}) have no link: for them only "
             "attributes speak. Are links missing?"
@@ -49,7 +54,7 @@ def _of_structure(graph: Graph) -> list[str]:
 
 def _of_cells(graph: Graph) -> list[str]:
     columns = () if graph.encoding is None else graph.encoding.columns
-    return [column.doubt for column in columns if column.doubt]
+    return [column.warning for column in columns if column.warning]
 
 
 def _of_labels(graph: Graph) -> list[str]:
@@ -68,9 +73,9 @@ def _of_labels(graph: Graph) -> list[str]:
             f"{len(single)} class(es) have a single node: {first_few(single)}. It can be trained "
             "on or tested, not both; label more, or merge the class."
         )
-    if labelled < FEW_LABELS:
+    if labelled < _FEW_LABELS:
         found.append(f"Only {labelled} nodes have a label: scores will say little. Label more.")
-    if sizes.max() > LARGEST_CLASS * labelled:
+    if sizes.max() > _MAX_CLASS_SHARE * labelled:
         largest = graph.classes[int(sizes.argmax())]
         found.append(
             f"{sizes.max() / labelled:.1%} of the labels are {_named(largest)}: always saying so "
@@ -83,37 +88,14 @@ def _of_labels(graph: Graph) -> list[str]:
 
 def _of_columns(graph: Graph) -> list[str]:
     return [
-        f"Column {_named(suspect.column)} alone tells {suspect.share:.1%} of the labels: is it "
+        f"Column {_named(leak.column)} alone tells {leak.share:.1%} of the labels: is it "
         "known before the label is, or is it the label in disguise? If so, remove it."
-        for suspect in leaky_columns(graph)
+        for leak in leaky_columns(graph)
     ]
 
 
 def _named(name: object) -> str:
-    return f"{name!r:.{LONGEST_NAME}}"
-
-
-ENOUGH_LABELS = 20
-
-
-SUSPICIOUS = 0.98
-"""From this share of right answers on, a single column is too good."""
-
-
-MAX_LEAK_CLASS_SHARE = 0.9
-"""Where one class is larger, every column is right as often."""
-
-
-GROUP = 5
-"""Labelled nodes in a group of equal values, on average: smaller groups are pure by chance."""
-
-
-RANGES = 2
-"""Ranges of a number for each class."""
-
-
-LOOKED_AT = 5000
-"""Labelled nodes that are enough to see it."""
+    return f"{name!r:.{_LONGEST_NAME}}"
 
 
 @dataclass(frozen=True)
@@ -125,16 +107,16 @@ class LeakyColumn:
 
 
 def leaky_columns(graph: Graph) -> list[LeakyColumn]:
-    """Columns whose value all but decides the class, of a graph that came from tables."""
+    """Columns that give nearly all classes correctly, of a graph that came from tables."""
     if graph.encoding is None or graph.labels is None:
         return []
     nodes = np.flatnonzero(graph.labels >= 0)
-    if nodes.size > LOOKED_AT:
-        nodes = np.sort(generator(0).choice(nodes, LOOKED_AT, replace=False))
+    if nodes.size > _MAX_NODES_READ:
+        nodes = np.sort(generator(0).choice(nodes, _MAX_NODES_READ, replace=False))
     codes = graph.labels[nodes]
     sizes = np.bincount(codes)
-    enough = max(ENOUGH_LABELS, RANGES * int(np.count_nonzero(sizes)) * GROUP)
-    if nodes.size < enough or sizes.max() > MAX_LEAK_CLASS_SHARE * nodes.size:
+    enough = max(_MIN_LABELS, _RANGES_PER_CLASS * int(np.count_nonzero(sizes)) * _NODES_PER_GROUP)
+    if nodes.size < enough or sizes.max() > _MAX_LEAK_CLASS_SHARE * nodes.size:
         return []
     given = graph.attributes[nodes]
     table = given if isinstance(given, np.ndarray) else given.toarray()
@@ -142,10 +124,10 @@ def leaky_columns(graph: Graph) -> list[LeakyColumn]:
     for column in graph.encoding.used:
         own = table[:, at : at + len(column.attributes)]
         at += len(column.attributes)
-        groups = _ranges(own, codes) if column.kind == NUMBER else _different(own)
-        if (groups.max() + 1) * GROUP <= nodes.size:
+        groups = _ranges(own, codes) if column.kind == NUMBER else _distinct_rows(own)
+        if (groups.max() + 1) * _NODES_PER_GROUP <= nodes.size:
             share = _share(groups, codes)
-            if share >= SUSPICIOUS:
+            if share >= _LEAK_SHARE:
                 found.append(LeakyColumn(column.name, share))
     return found
 
@@ -154,11 +136,12 @@ def _ranges(values: np.ndarray[Any, Any], codes: IntArray) -> IntArray:
     """The few ranges of a number that tell the classes apart best."""
     from sklearn.tree import DecisionTreeClassifier
 
-    ranges = DecisionTreeClassifier(max_leaf_nodes=RANGES * len(np.unique(codes)), random_state=0)
+    leaves = _RANGES_PER_CLASS * len(np.unique(codes))
+    ranges = DecisionTreeClassifier(max_leaf_nodes=leaves, random_state=0)
     return _codes(ranges.fit(values, codes).apply(values))
 
 
-def _different(rows: np.ndarray[Any, Any]) -> IntArray:
+def _distinct_rows(rows: np.ndarray[Any, Any]) -> IntArray:
     return _codes(np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1))
 
 
@@ -167,7 +150,7 @@ def _codes(groups: np.ndarray[Any, Any]) -> IntArray:
 
 
 def _share(groups: IntArray, codes: IntArray) -> float:
-    """How many labels are right if each group answers with its commonest class."""
+    """The share of labels that are correct if each group takes its most frequent class."""
     table = np.zeros((groups.max() + 1, codes.max() + 1), np.int64)
     np.add.at(table, (groups, codes), 1)
     return float(table.max(axis=1).sum() / codes.size)

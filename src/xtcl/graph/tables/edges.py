@@ -11,7 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from xtcl.errors import DataError
-from xtcl.graph.tables.columns import TEXT, as_numbers, first_non_number, plain_cells, to_floats
+from xtcl.graph.tables.columns import (
+    TEXT_TYPE,
+    as_numbers,
+    first_non_number,
+    plain_cells,
+    to_floats,
+)
 from xtcl.graph.tables.ids import find_ids, id_cells
 from xtcl.graph.tables.sources import Table, place
 from xtcl.graph.validation import IntArray
@@ -37,36 +43,6 @@ class EdgeRows:
 
     pairs: IntArray
     zero_weights: int = 0
-
-
-def _ends(table: Table, columns: LinkColumns, rows: int = 0) -> Iterator[tuple[int, Any, Any, Any]]:
-    """For batches of `rows` or more: the first row, the ids at both ends, and the batch itself."""
-    start = 0
-    for batch in _joined(table.batches(columns.names), rows):
-        source = id_cells(batch.column(0), table, columns.source, start)
-        target = id_cells(batch.column(1), table, columns.target, start)
-        yield start, source, target, batch
-        start += batch.num_rows
-
-
-def _joined(batches: Iterator[Any], rows: int) -> Iterator[Any]:
-    """Batches joined until each has `rows`, but for the last."""
-    waiting: list[Any] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(part.num_rows for part in waiting) >= rows:
-            yield pa.concat_batches(waiting)
-            waiting = []
-    if waiting:
-        yield pa.concat_batches(waiting)
-
-
-def ids_of_links(table: Table, columns: LinkColumns) -> list[Any]:
-    """Every id that an edge names, in the order in which they come."""
-    seen = pa.array([], TEXT)
-    for _, source, target, _ in _ends(table, columns):
-        seen = pc.unique(pa.chunked_array([seen, source, target])).cast(TEXT)
-    return [seen]
 
 
 def read_links(table: Table, columns: LinkColumns, ids: Any, nodes: str) -> EdgeRows:
@@ -118,3 +94,33 @@ def _weighted(
             "the column another name."
         )
     return np.asarray(values != 0)
+
+
+def ids_of_links(table: Table, columns: LinkColumns) -> list[Any]:
+    """Every id that an edge names, in the order in which they come."""
+    seen = pa.array([], TEXT_TYPE)
+    for _, source, target, _ in _ends(table, columns):
+        seen = pc.unique(pa.chunked_array([seen, source, target])).cast(TEXT_TYPE)
+    return [seen]
+
+
+def _ends(table: Table, columns: LinkColumns, rows: int = 0) -> Iterator[tuple[int, Any, Any, Any]]:
+    """For batches of `rows` or more: the first row, the ids at both ends, and the batch itself."""
+    start = 0
+    for batch in _joined(table.batches(columns.names), rows):
+        source = id_cells(batch.column(0), table, columns.source, start)
+        target = id_cells(batch.column(1), table, columns.target, start)
+        yield start, source, target, batch
+        start += batch.num_rows
+
+
+def _joined(batches: Iterator[Any], rows: int) -> Iterator[Any]:
+    """Batches joined until each has `rows`, but for the last."""
+    waiting: list[Any] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(part.num_rows for part in waiting) >= rows:
+            yield pa.concat_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)

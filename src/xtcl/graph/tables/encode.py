@@ -14,9 +14,9 @@ from scipy import sparse
 from xtcl.errors import DataError
 from xtcl.graph.encoding import CATEGORY, PRESENCE, TRUTH, ColumnEncoding, TableEncoding
 from xtcl.graph.tables.columns import (
-    FALSE,
-    TEXT,
-    TRUE,
+    FALSE_WORDS,
+    TEXT_TYPE,
+    TRUE_WORDS,
     as_numbers,
     first_non_number,
     plain_cells,
@@ -28,14 +28,10 @@ from xtcl.graph.tables.sources import Table, byte_progress, need_column, open_ta
 from xtcl.graph.validation import Attributes, FloatArray
 from xtcl.progress import Progress
 
-BLOCK_CELLS = 1 << 24
-
-
-LARGEST_SCALED = 1e30  # float32 ends soon after
-
-
-SPARSE_WIDTH, SPARSE_SHARE = 64, 0.2
-"""Many attributes, of which few are not zero, are kept as a sparse matrix."""
+_BLOCK_CELLS = 1 << 24
+_MAX_SCALED = 1e30  # float32 ends soon after
+_SPARSE_WIDTH, _SPARSE_SHARE = 64, 0.2
+"""At least so many attributes, with at most this share of non-zeros, become a sparse matrix."""
 
 
 def encode_table(table: Table, encoding: TableEncoding, rows: int) -> Attributes:
@@ -49,13 +45,13 @@ def encode_table(table: Table, encoding: TableEncoding, rows: int) -> Attributes
         return _frozen(np.zeros((rows, 0), np.float32))
     matrix: FloatArray | None = None
     thin: list[Any] = []
-    start, step = 0, max(1, BLOCK_CELLS // width)
+    start, step = 0, max(1, _BLOCK_CELLS // width)
     for batch in table.batches(names):
         for first in range(0, batch.num_rows, step):
             block = _encode(batch.slice(first, step), encoding, table, start)
             if start == 0:
                 share = np.count_nonzero(block) / block.size
-                if width < SPARSE_WIDTH or share > SPARSE_SHARE:
+                if width < _SPARSE_WIDTH or share > _SPARSE_SHARE:
                     matrix = np.empty((rows, width), np.float32)
             if matrix is None:
                 thin.append(sparse.csr_array(block))
@@ -97,9 +93,9 @@ def _put_categories(
     own: FloatArray, array: Any, column: ColumnEncoding, missing: Sequence[str]
 ) -> np.ndarray[Any, np.dtype[np.bool_]]:
     cells = plain_cells(array, missing)
-    if cells is None or cells.type != TEXT:
+    if cells is None or cells.type != TEXT_TYPE:
         cells = text_cells(array)
-    codes = pc.index_in(cells, value_set=pa.array(column.categories, TEXT), skip_nulls=True)
+    codes = pc.index_in(cells, value_set=pa.array(column.categories, TEXT_TYPE), skip_nulls=True)
     places = np.asarray(pc.fill_null(codes, -1).to_numpy(zero_copy_only=False))
     known = np.flatnonzero(places >= 0)
     own[known, places[known]] = 1
@@ -119,7 +115,7 @@ def _values(
         )
     if column.kind == PRESENCE:
         return np.where(np.asarray(pc.is_valid(cells)), 1.0, np.nan)
-    if column.kind == TRUTH and cells.type == TEXT:
+    if column.kind == TRUTH and cells.type == TEXT_TYPE:
         cells = _digits(cells)
     numbers = as_numbers(cells)
     if numbers is None:
@@ -129,7 +125,7 @@ def _values(
             f"was a {column.kind} when the encoding was learned; correct it or leave it empty."
         )
     values = to_floats(numbers)
-    extreme = np.flatnonzero(np.abs(values - column.center) > LARGEST_SCALED * column.scale)
+    extreme = np.flatnonzero(np.abs(values - column.center) > _MAX_SCALED * column.scale)
     if extreme.size:
         raise DataError(
             f"{place(table, start + int(extreme[0]))}: column {column.name!r} is "
@@ -141,9 +137,9 @@ def _values(
 def _digits(cells: Any) -> Any:
     """Words such as yes and no as 1 and 0."""
     words = pc.utf8_lower(cells)
-    for truths, digit in ((TRUE, "1"), (FALSE, "0")):
-        found = pc.is_in(words, value_set=pa.array(sorted(truths), TEXT))
-        cells = pc.if_else(found, pa.scalar(digit, TEXT), cells)
+    for truths, digit in ((TRUE_WORDS, "1"), (FALSE_WORDS, "0")):
+        found = pc.is_in(words, value_set=pa.array(sorted(truths), TEXT_TYPE))
+        cells = pc.if_else(found, pa.scalar(digit, TEXT_TYPE), cells)
     return cells
 
 
@@ -161,8 +157,8 @@ def encode_nodes(nodes: Any, encoding: TableEncoding, progress: Progress | None 
     It needs the columns that give attributes, in any order; others are not read. A category that
     the fit has not seen counts as missing.
     """
-    with byte_progress(progress or Progress(), [(nodes, 2)]) as told:
-        return _encoded(open_table(nodes, "new nodes", told), encoding)
+    with byte_progress(progress or Progress(), [(nodes, 2)]) as on_read:
+        return _encoded(open_table(nodes, "new nodes", on_read), encoding)
 
 
 def _encoded(table: Table, encoding: TableEncoding) -> NewNodes:

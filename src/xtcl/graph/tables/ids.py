@@ -1,4 +1,4 @@
-"""Node ids of any kind: checked, kept, and found again by one vectorised look-up."""
+"""Node ids and class names as Arrow columns: checked, and looked up a batch at a time."""
 
 from __future__ import annotations
 
@@ -10,20 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from xtcl.errors import DataError
-from xtcl.graph.tables.columns import TEXT, as_numbers, text_cells, to_floats
+from xtcl.graph.tables.columns import TEXT_TYPE, as_numbers, text_cells, to_floats
 from xtcl.graph.tables.sources import Table, place
 from xtcl.graph.validation import IntArray
 
-LONGEST = 256
-
-
-INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
-
-
-FORMULA = r"^([=@]|[+-][^0-9.])"
-
-
-CHUNK = 1 << 16
+_MAX_ID_LENGTH = 256
+_IDS_PER_CHUNK = 1 << 16
+_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
+_FORMULA = r"^([=@]|[+-][^0-9.])"
+_MAX_CLASSES = 1000
+_WHOLE_NUMBER = r"^-?(0|[1-9][0-9]{0,17})(\.0*)?$"
 
 
 def id_cells(array: Any, table: Table, column: str, start: int) -> Any:
@@ -44,12 +40,12 @@ def id_cells(array: Any, table: Table, column: str, start: int) -> Any:
 
 def check_ids(batches: Sequence[Any], table: Table, column: str) -> Any:
     """All ids as one array; refuses repeated and endless ones."""
-    ids = pa.chunked_array(batches, TEXT).combine_chunks()
-    long = np.flatnonzero(np.asarray(pc.greater(pc.utf8_length(ids), LONGEST)))
+    ids = pa.chunked_array(batches, TEXT_TYPE).combine_chunks()
+    long = np.flatnonzero(np.asarray(pc.greater(pc.utf8_length(ids), _MAX_ID_LENGTH)))
     if long.size:
         raise DataError(
             f"{place(table, int(long[0]))}: an id of {len(str(ids[int(long[0])]))} characters; "
-            f"ids have at most {LONGEST}."
+            f"ids have at most {_MAX_ID_LENGTH}."
         )
     zero = np.flatnonzero(np.asarray(pc.match_substring(ids, "\0")))
     if zero.size:
@@ -74,18 +70,18 @@ def find_ids(wanted: Any, ids: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 def node_ids(ids: Any) -> np.ndarray[Any, Any] | None:
     """Integers where all are written as such, else strings; None for 0..V-1 in order."""
-    if pc.all(pc.match_substring_regex(ids, INTEGER)).as_py():
+    if pc.all(pc.match_substring_regex(ids, _INTEGER)).as_py():
         numbers = np.array(pc.cast(ids, pa.int64()))
         return None if np.array_equal(numbers, np.arange(len(numbers))) else numbers
     names = np.empty(len(ids), f"U{pc.max(pc.utf8_length(ids)).as_py()}")
-    for start in range(0, len(ids), CHUNK):  # few Python strings at a time
-        names[start : start + CHUNK] = ids.slice(start, CHUNK).to_pylist()
+    for start in range(0, len(ids), _IDS_PER_CHUNK):  # few Python strings at a time
+        names[start : start + _IDS_PER_CHUNK] = ids.slice(start, _IDS_PER_CHUNK).to_pylist()
     return names
 
 
 def formula_note(ids: Any, table: Table) -> list[str]:
     """A sentence about ids that a spreadsheet would run."""
-    found = np.flatnonzero(np.asarray(pc.match_substring_regex(ids, FORMULA)))
+    found = np.flatnonzero(np.asarray(pc.match_substring_regex(ids, _FORMULA)))
     if not found.size:
         return []
     row = int(found[0])
@@ -93,12 +89,6 @@ def formula_note(ids: Any, table: Table) -> list[str]:
         f"{found.size} id(s) look like formulas ({place(table, row)}: {str(ids[row])[:40]!r}); "
         "they are kept as text, but a spreadsheet may run them."
     ]
-
-
-MOST_CLASSES = 1000
-
-
-WHOLE = r"^-?(0|[1-9][0-9]{0,17})(\.0*)?$"
 
 
 def label_cells(array: Any, missing: Sequence[str], table: Table, column: str) -> Any:
@@ -109,8 +99,8 @@ def label_cells(array: Any, missing: Sequence[str], table: Table, column: str) -
             f"{table.name}: label column {column!r} has values of type {array.type}; classes are "
             "names or integers."
         )
-    unknown = pc.is_in(pc.utf8_lower(cells), value_set=pa.array(missing, TEXT))
-    return pc.if_else(unknown, pa.scalar(None, TEXT), cells).dictionary_encode()
+    unknown = pc.is_in(pc.utf8_lower(cells), value_set=pa.array(missing, TEXT_TYPE))
+    return pc.if_else(unknown, pa.scalar(None, TEXT_TYPE), cells).dictionary_encode()
 
 
 def read_classes(
@@ -143,26 +133,26 @@ def _check_count(codes: IntArray, names: Any, table: Table, column: str) -> None
             "filled, and there is nothing to tell apart; name another column, or leave the label "
             "out and predict links."
         )
-    if len(names) > MOST_CLASSES:
+    if len(names) > _MAX_CLASSES:
         raise DataError(
             f"{place(table, first)}: label column {column!r} has {len(names):,} classes for "
-            f"{labelled.size:,} labelled nodes, and at most {MOST_CLASSES:,} can be learned; name "
+            f"{labelled.size:,} labelled nodes, and at most {_MAX_CLASSES:,} can be learned; name "
             "another column, or group rare classes."
         )
 
 
 def _values(names: Any, codes: IntArray, table: Table, column: str) -> list[Any]:
     """Integers where all are whole numbers (pandas writes 1.0 beside blanks), else the texts."""
-    if pc.all(pc.match_substring_regex(names, WHOLE)).as_py():
+    if pc.all(pc.match_substring_regex(names, _WHOLE_NUMBER)).as_py():
         return [int(name.partition(".")[0]) for name in names.to_pylist()]
     numbers = as_numbers(names)
     measured = np.zeros(0) if numbers is None else to_floats(numbers)
-    odd = np.flatnonzero(measured != np.floor(measured))
-    if odd.size:
-        row = int(np.flatnonzero(codes == odd[0])[0])
+    fractional = np.flatnonzero(measured != np.floor(measured))
+    if fractional.size:
+        row = int(np.flatnonzero(codes == fractional[0])[0])
         raise DataError(
-            f"{place(table, row)}: label {str(names[int(odd[0])])!r} in column {column!r} is a "
-            "measurement, not a class; bin the values first."
+            f"{place(table, row)}: label {str(names[int(fractional[0])])!r} in column {column!r} "
+            "is a measurement, not a class; bin the values first."
         )
     texts: list[Any] = names.to_pylist()
     return texts

@@ -27,20 +27,8 @@ class NodeRows:
     classes: tuple[Any, ...] = field(default_factory=tuple)
 
 
-def nodes_of_edges(table: Table, columns: LinkColumns, spec: TableSpec) -> NodeRows:
-    """The nodes that edges name; they have neither attributes nor labels."""
-    for what in ("label", "id"):
-        if getattr(spec, what) is not None:
-            raise DataError(
-                f"{what}={getattr(spec, what)!r} is a column of a table of nodes, and there is "
-                "none; name one."
-            )
-    ids = check_ids(ids_of_links(table, columns), table, columns.source)
-    return NodeRows(table, ids, formula_note(ids, table))
-
-
 def read_nodes(table: Table, spec: TableSpec) -> NodeRows:
-    """Read every row once and settle what becomes of the columns."""
+    """Read every row once, and infer the encoding of each column."""
     own, label = id_column(table, spec), spec.label
     if label is not None and need_column(table, label, "the label") == own:
         raise DataError(f"{table.name}: column {own!r} is both the id and the label; name another.")
@@ -63,10 +51,22 @@ def read_nodes(table: Table, spec: TableSpec) -> NodeRows:
         raise DataError(f"{table.name} has column names, but no rows.")
     checked = check_ids(ids, table, own)
     codes, classes = (None, ()) if label is None else read_classes(labels, table, label)
-    settled = {
+    encodings = {
         profile.name: infer_encoding(profile, table, scale=spec.scale) for profile in profiles
     }
-    settled |= {name: ColumnEncoding(name, LEFT_OUT, why=AS_ASKED) for name in spec.ignore}
-    columns = tuple(settled[name] for name in table.columns if name in settled)
+    encodings |= {name: ColumnEncoding(name, LEFT_OUT, why=AS_ASKED) for name in spec.ignore}
+    columns = tuple(encodings[name] for name in table.columns if name in encodings)
     encoding = TableEncoding(own, label, columns, spec.missing)
     return NodeRows(table, checked, formula_note(checked, table), encoding, codes, classes)
+
+
+def nodes_of_edges(table: Table, columns: LinkColumns, spec: TableSpec) -> NodeRows:
+    """The nodes that edges name; they have neither attributes nor labels."""
+    for what in ("label", "id"):
+        if getattr(spec, what) is not None:
+            raise DataError(
+                f"{what}={getattr(spec, what)!r} is a column of a table of nodes, and there is "
+                "none; name one."
+            )
+    ids = check_ids(ids_of_links(table, columns), table, columns.source)
+    return NodeRows(table, ids, formula_note(ids, table))

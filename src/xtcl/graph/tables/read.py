@@ -68,7 +68,7 @@ def read_tables(
         scale: bring numbers to mean 0 and standard deviation 1.
         name: how messages and reports call the graph.
 
-    What was left out or looks odd comes as warnings; `graph.encoding` says what became of each
+    What was left out or looks wrong comes as warnings; `graph.encoding` says what became of each
     column, `graph.repairs` what was repaired in the edges.
 
     Raises:
@@ -105,20 +105,20 @@ def left_out_notes(encoding: TableEncoding | None) -> list[str]:
 
 
 def read_spec(spec: TableSpec, progress: Progress | None = None) -> TablesRead:
-    """Read the tables; nothing is warned of, all is in the result."""
+    """Read the tables. No warnings are issued: the notes are in the result."""
     # Nodes are read for what their columns hold, then for their attributes.
     passes = [(spec.edges, 2 if spec.nodes is None else 1), (spec.nodes, 2)]
-    with byte_progress(progress or Progress(), passes) as told:
-        return _read(spec, told)
+    with byte_progress(progress or Progress(), passes) as on_read:
+        return _read(spec, on_read)
 
 
-def _read(spec: TableSpec, told: BytesRead) -> TablesRead:
-    table = open_table(spec.edges, "edges", told)
+def _read(spec: TableSpec, on_read: BytesRead) -> TablesRead:
+    table = open_table(spec.edges, "edges", on_read)
     columns = link_columns(table, spec)
     if spec.nodes is None:
         nodes = nodes_of_edges(table, columns, spec)
     else:
-        nodes = read_nodes(open_table(spec.nodes, "nodes", told), spec)
+        nodes = read_nodes(open_table(spec.nodes, "nodes", on_read), spec)
     count = len(nodes.ids)
     if not 2 <= count <= MAX_NODES:
         raise DataError(f"{nodes.table.name} has {count} node(s); a graph needs at least two.")

@@ -14,13 +14,12 @@ from xtcl.graph.tables.edges import LinkColumns
 from xtcl.graph.tables.sources import Table, need_column
 
 MAX_CATEGORIES = 100
-
-
-SAYS_NOTHING = frozenset({"nodes", "edges", "links", "graph", "vertices", "data", "tables"})
+_GENERIC_NAMES = frozenset({"nodes", "edges", "links", "graph", "vertices", "data", "tables"})
 """File names that do not tell one graph from another."""
-
-
-ENDINGS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
+_ENDINGS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
+_ID_NAMES = ("id", "node", "node_id", "nodeid")
+_END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"), ("node1", "node2"))
+_WEIGHT_NAME = "weight"
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def spec_from_toml(path: Path) -> TableSpec:
 def _file_title(path: Path) -> str:
     """The file's name without its endings; its folder's where that only says what the file is."""
     own = path.name.partition(".")[0]
-    return path.resolve().parent.name or own if own.lower() in SAYS_NOTHING else own
+    return path.resolve().parent.name or own if own.lower() in _GENERIC_NAMES else own
 
 
 def _toml_types(hint: Any) -> tuple[type, ...]:
@@ -110,7 +109,7 @@ def spec_from_folder(folder: Path) -> TableSpec | None:
     if (folder / "graph.toml").is_file():
         return spec_from_toml(folder / "graph.toml")
     found = {
-        what: [folder / f"{what}{end}" for end in ENDINGS if (folder / f"{what}{end}").is_file()]
+        what: [folder / f"{what}{end}" for end in _ENDINGS if (folder / f"{what}{end}").is_file()]
         for what in ("nodes", "edges")
     }
     for what, paths in found.items():
@@ -125,21 +124,12 @@ def spec_from_folder(folder: Path) -> TableSpec | None:
     return TableSpec(edges=found["edges"][0], nodes=nodes, name=folder.resolve().name)
 
 
-IDS = ("id", "node", "node_id", "nodeid")
-
-
-ENDS = (("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"), ("node1", "node2"))
-
-
-WEIGHT = "weight"
-
-
 def id_column(table: Table, spec: TableSpec) -> str:
     """The column named, else one called id, else the first."""
     if spec.id is not None:
         return need_column(table, spec.id, "the id")
     by_name = {name.lower(): name for name in reversed(table.columns)}
-    return next((by_name[name] for name in IDS if name in by_name), table.columns[0])
+    return next((by_name[name] for name in _ID_NAMES if name in by_name), table.columns[0])
 
 
 def link_columns(table: Table, spec: TableSpec) -> LinkColumns:
@@ -150,7 +140,7 @@ def link_columns(table: Table, spec: TableSpec) -> LinkColumns:
             "separate them by commas or tabs."
         )
     by_name = {name.lower(): name for name in reversed(table.columns)}
-    habits = (pair for pair in ENDS if set(pair) <= by_name.keys())
+    habits = (pair for pair in _END_NAMES if set(pair) <= by_name.keys())
     low, high = next(((by_name[a], by_name[b]) for a, b in habits), table.columns[:2])
     source = low if spec.source is None else need_column(table, spec.source, "the source")
     target = high if spec.target is None else need_column(table, spec.target, "the target")
@@ -158,7 +148,7 @@ def link_columns(table: Table, spec: TableSpec) -> LinkColumns:
         raise DataError(
             f"{table.name}: column {source!r} is both ends of an edge; name source and target."
         )
-    weight = by_name.get(WEIGHT)
+    weight = by_name.get(_WEIGHT_NAME)
     if spec.weight is not None:
         weight = need_column(table, spec.weight, "the weight")
     return LinkColumns(source, target, None if weight in (source, target) else weight)
