@@ -16,10 +16,11 @@ from torch import nn
 
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
 from xtcl.device import limit_gpu_memory, parse_memory, pick_device, set_mmap_threshold
-from xtcl.errors import NotFittedError, UsageError
+from xtcl.errors import UsageError, check_is_fitted
 from xtcl.graph.convert import as_graph
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, full_split
+from xtcl.inference.tables import node_indices
 from xtcl.nn import encoder_maker
 from xtcl.planning.memory_plan import MemoryPlan, plan_fit
 from xtcl.planning.sizes import Sizes
@@ -253,14 +254,14 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
             checkpoints=SharedCheckpoints(checkpoints or NullCheckpoints()),
         )
         with limit_gpu_memory(budget, options.device):
-            self._take(fit_task(side, task, plan.recipe, options), side)
+            self.set_fitted(fit_task(side, task, plan.recipe, options), side)
         self.recipe_, self.graph_, self.split_ = plan.recipe, graph, split
         self.test_labels_ = held_out_labels(graph, split)
         self.environment_ = environment(options.device)
         return self
 
-    def _take(self, result: FittedTask, side: TrainingData) -> None:
-        """Set the fitted attributes."""
+    def set_fitted(self, result: FittedTask, side: TrainingData) -> None:
+        """Set the fitted attributes; `fit` and `load` call it."""
         self.fitted_task_ = result
         self.training_data_ = side
         self.embedding_ = result.fitted.embedding.cpu().numpy()
@@ -351,7 +352,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         return replace(recipe.each(changed), **self._given("crossfit", "positives")).checked()
 
     def save(self, folder: str | PathLike[str], **extra: Any) -> None:
-        """Write a run directory; see `xtcl.runs.directory` for what is in it."""
+        """Write a run directory; see `xtcl.runs.run_folder` for what is in it."""
         from xtcl.runs.run_folder import write_run
 
         self._fitted()
@@ -378,8 +379,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def _fitted(self) -> FittedTask:
-        if not hasattr(self, "fitted_task_"):
-            raise NotFittedError("This XTCL is not fitted yet; call fit(graph, split) first.")
+        check_is_fitted(self)
         return self.fitted_task_
 
     def memory_plan(self, graph: Any, split: NodeSplit | LinkSplit | None = None) -> MemoryPlan:
@@ -408,16 +408,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         return RelationStore(Path(given))
 
     def _nodes(self, nodes: ArrayLike | None) -> np.ndarray:
-        count = len(self.embedding_)
-        chosen = np.arange(count) if nodes is None else np.atleast_1d(np.asarray(nodes))
-        if chosen.dtype == bool and chosen.shape == (count,):
-            return np.flatnonzero(chosen)
-        if chosen.size and not np.issubdtype(chosen.dtype, np.integer):
-            raise UsageError(f"Nodes are whole numbers from 0 to {count - 1}, not {chosen.dtype}.")
-        outside = chosen[(chosen < 0) | (chosen >= count)]
-        if outside.size:
-            raise UsageError(f"Nodes are 0 to {count - 1}; {outside[0]} is not among them.")
-        return chosen.astype(np.int64)
+        return node_indices(self, nodes)
 
     def _pairs(self, pairs: ArrayLike | None) -> np.ndarray:
         if pairs is None:

@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xtcl.errors import UsageError
+from xtcl.errors import UsageError, check_is_fitted
 from xtcl.files import atomic_path
 from xtcl.graph.splits import LinkSplit
 from xtcl.progress import Progress
@@ -190,7 +190,7 @@ def summarise(model: XTCL, metrics: Mapping[str, Any] | None = None) -> PageSumm
     """The summary of a fitted or loaded model; `metrics` are those of `metrics.json`."""
     from xtcl.relations.registry import relation_title
 
-    model._fitted()
+    check_is_fitted(model)
     given = metrics or {}
     progress = model.progress or Progress()
     facts = RunFacts.of(model)
