@@ -54,3 +54,12 @@ def known_names(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name.lower(), names, n=1)
     hint = f" Did you mean '{close[0]}'?" if close else ""
     return f"{hint} Known: {', '.join(names)}."
+
+
+def check_is_fitted(
+    estimator: object, attribute: str = "fitted_task_", call: str = "fit(graph, split)"
+) -> None:
+    """Raise `NotFittedError` if `estimator` lacks the attribute that `call` sets."""
+    if not hasattr(estimator, attribute):
+        kind = type(estimator).__name__
+        raise NotFittedError(f"This {kind} is not fitted yet; call {call} first.")

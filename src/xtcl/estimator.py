@@ -14,9 +14,10 @@ from torch import nn
 
 from xtcl.config import FitConfig
 from xtcl.device import limit_gpu_memory
-from xtcl.errors import NotFittedError, UsageError
+from xtcl.errors import UsageError, check_is_fitted
 from xtcl.graph.convert import as_graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
+from xtcl.inference.tables import node_indices
 from xtcl.planning.memory_plan import MemoryPlan
 from xtcl.prepare import PreparedFit, prepare, resolve_config
 from xtcl.progress import Progress
@@ -237,14 +238,14 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         options = prepared.options(self.progress or Progress(), checkpoints or NullCheckpoints())
         with limit_gpu_memory(prepared.settings.memory, prepared.device):
             result = fit_task(prepared.data, prepared.task, prepared.config, options)
-        self._take(result, prepared.data)
+        self.set_fitted(result, prepared.data)
         self.recipe_, self.graph_, self.split_ = prepared.config, prepared.graph, prepared.split
         self.test_labels_ = held_out_labels(prepared.graph, prepared.split)
         self.environment_ = environment(prepared.device)
         return self
 
-    def _take(self, result: FittedTask, side: TrainingData) -> None:
-        """Set the fitted attributes."""
+    def set_fitted(self, result: FittedTask, side: TrainingData) -> None:
+        """Set the fitted attributes; `fit` and `load` call it."""
         self.fitted_task_ = result
         self.training_data_ = side
         self.embedding_ = result.fitted.embedding.cpu().numpy()
@@ -307,7 +308,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         return resolve_config(self, make_task(self.task))
 
     def save(self, folder: str | PathLike[str], **extra: Any) -> None:
-        """Write a run directory; see `xtcl.runs.directory` for what is in it."""
+        """Write a run directory; see `xtcl.runs.run_folder` for what is in it."""
         from xtcl.runs.run_folder import write_run
 
         self._fitted()
@@ -331,8 +332,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         return read_run(cls, folder, **parts)
 
     def _fitted(self) -> FittedTask:
-        if not hasattr(self, "fitted_task_"):
-            raise NotFittedError("This XTCL is not fitted yet; call fit(graph, split) first.")
+        check_is_fitted(self)
         return self.fitted_task_
 
     def memory_plan(self, graph: Any, split: NodeSplit | LinkSplit | None = None) -> MemoryPlan:
@@ -340,16 +340,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         return prepare(self, graph, split).plan
 
     def _nodes(self, nodes: ArrayLike | None) -> np.ndarray:
-        count = len(self.embedding_)
-        chosen = np.arange(count) if nodes is None else np.atleast_1d(np.asarray(nodes))
-        if chosen.dtype == bool and chosen.shape == (count,):
-            return np.flatnonzero(chosen)
-        if chosen.size and not np.issubdtype(chosen.dtype, np.integer):
-            raise UsageError(f"Nodes are whole numbers from 0 to {count - 1}, not {chosen.dtype}.")
-        outside = chosen[(chosen < 0) | (chosen >= count)]
-        if outside.size:
-            raise UsageError(f"Nodes are 0 to {count - 1}; {outside[0]} is not among them.")
-        return chosen.astype(np.int64)
+        return node_indices(self, nodes)
 
     def _pairs(self, pairs: ArrayLike | None) -> np.ndarray:
         if pairs is None:

@@ -15,22 +15,22 @@ from hypothesis import strategies as st
 
 from xtcl.errors import UsageError
 from xtcl.inference.tables import (
-    AnswerTable,
+    ResultTable,
     check_file,
     embedding_table,
-    write_answers,
-    write_model_embeddings,
+    write_embeddings,
+    write_table,
 )
 
 HOSTILE = ["=cmd()", "+1", "-x", "@x", "'q", "\tx", "\rx", "plain", "a,b", 'say "x"', "two\nlines"]
 
 
-def cells(table: AnswerTable) -> list[list[str]]:
+def cells(table: ResultTable) -> list[list[str]]:
     return list(csv.reader(io.StringIO(table.csv().decode(), newline="")))
 
 
 def test_no_cell_begins_as_a_formula_does_and_taking_off_the_mark_gives_the_text() -> None:
-    table = AnswerTable({"node": np.array(HOSTILE), "=p_x": np.zeros(len(HOSTILE))})
+    table = ResultTable({"node": np.array(HOSTILE), "=p_x": np.zeros(len(HOSTILE))})
     head, *rows = cells(table)
     assert head == ["node", "'=p_x"]
     for text, (cell, _) in zip(HOSTILE, rows, strict=True):
@@ -41,7 +41,7 @@ def test_no_cell_begins_as_a_formula_does_and_taking_off_the_mark_gives_the_text
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"])), min_size=1))
 def test_any_text_comes_back(texts: list[str]) -> None:
-    table = AnswerTable({"node": np.array(texts, dtype=object)})
+    table = ResultTable({"node": np.array(texts, dtype=object)})
     _, *rows = cells(table)
     found = [row[0] if row else "" for row in rows]
     assert [cell[1:] if cell.startswith("'") else cell for cell in found] == texts
@@ -49,22 +49,22 @@ def test_any_text_comes_back(texts: list[str]) -> None:
 
 def test_numbers_are_no_formulas_and_nothing_is_an_empty_cell() -> None:
     known = np.array(["a", None], dtype=object)
-    table = AnswerTable({"node": np.array([-5, 3]), "known": known})
+    table = ResultTable({"node": np.array([-5, 3]), "known": known})
     assert table.csv() == b'"node","known"\n-5,"a"\n3,\n'
     assert table.rows() == [{"node": -5, "known": "a"}, {"node": 3, "known": None}]
 
 
 def test_texts_that_are_plain_negative_numbers_are_as_they_are() -> None:
     texts = ["-5", "-3.2", "-5+cmd()", "-5\n=cmd()", "-", "'-5"]
-    table = AnswerTable({"node": np.array(texts), "-1": np.zeros(len(texts))})
+    table = ResultTable({"node": np.array(texts), "-1": np.zeros(len(texts))})
     head, *rows = cells(table)
     assert head == ["node", "-1"]
     assert [row[0] for row in rows] == [*texts[:2], *("'" + text for text in texts[2:])]
 
 
 def test_parquet_and_frames_keep_ids_as_they_are(tmp_path: Path) -> None:
-    table = AnswerTable({"node": np.array(HOSTILE), "x": np.arange(len(HOSTILE)) / 7})
-    write_answers(tmp_path / "t.parquet", table)
+    table = ResultTable({"node": np.array(HOSTILE), "x": np.arange(len(HOSTILE)) / 7})
+    write_table(tmp_path / "t.parquet", table)
     assert pq.read_table(tmp_path / "t.parquet").to_pydict()["node"] == HOSTILE
     frame = table.frame()
     assert frame.index.name == "node"
@@ -78,7 +78,7 @@ def test_parquet_and_frames_keep_ids_as_they_are(tmp_path: Path) -> None:
 def test_embeddings_come_back(ending: str, tmp_path: Path) -> None:
     names, rows = np.array(["b", "a"]), np.array([[0.1, -2.5], [3, 1e-9]], dtype=np.float32)
     path = tmp_path / f"e.{ending}"
-    write_model_embeddings(path, names, rows)
+    write_embeddings(path, names, rows)
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
     if ending == "npz":
         with np.load(path) as found:
@@ -106,6 +106,6 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("old")
     with pytest.raises(Exception, match="length"):
-        write_answers(path, AnswerTable({"node": np.arange(2), "x": np.arange(3)}))
+        write_table(path, ResultTable({"node": np.arange(2), "x": np.arange(3)}))
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["t.csv"]

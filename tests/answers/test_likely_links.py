@@ -38,7 +38,7 @@ def by_the_book(model: XTCL, graph: Graph, k: int) -> dict[object, list[tuple[ob
 def test_they_are_the_best_of_all_pairs(
     signals: bool, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "NODES_PER_BLOCK", block)
+    monkeypatch.setattr(module, "_PAIRS_PER_BLOCK", block)
     if signals:  # enough links to weigh relations and degrees beside the embedding
         graph = small_graph(100)
         model = XTCL("links", recipe=judged_recipe(epochs=4), device="cpu")

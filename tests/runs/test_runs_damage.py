@@ -15,7 +15,7 @@ from small_runs import small_graph, small_model, small_split
 
 from xtcl.errors import DataError, XTCLError
 from xtcl.estimator import XTCL
-from xtcl.runs.model_files import FILES, SCHEMA, _digest, _own_digest
+from xtcl.runs.model_files import MODEL_FILES, SCHEMA, description_digest, file_digest
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -49,7 +49,7 @@ def truncations(content: bytes) -> Iterator[bytes]:
         yield content[:length]
 
 
-@pytest.mark.parametrize("name", [*FILES, "model.json"])
+@pytest.mark.parametrize("name", [*MODEL_FILES, "model.json"])
 def test_a_file_that_is_cut_short(run: Path, name: str) -> None:
     path = run / "model" / name
     content = path.read_bytes()
@@ -60,7 +60,7 @@ def test_a_file_that_is_cut_short(run: Path, name: str) -> None:
     XTCL.load(run)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", MODEL_FILES)
 def test_a_file_with_a_flipped_bit(run: Path, name: str) -> None:
     path = run / "model" / name
     content = path.read_bytes()
@@ -81,7 +81,7 @@ def test_every_byte_of_model_json_counts(run: Path) -> None:
         assert_refused(run)
 
 
-@pytest.mark.parametrize("name", [*FILES, "model.json"])
+@pytest.mark.parametrize("name", [*MODEL_FILES, "model.json"])
 def test_a_file_that_is_missing_longer_foreign_or_a_folder(run: Path, name: str) -> None:
     path = run / "model" / name
     content = path.read_bytes()
@@ -111,7 +111,7 @@ def rewrite(run: Path, change: Change, *, sign: bool = True) -> None:
     described = json.loads(path.read_text())
     change(described)
     if sign:
-        described["digest"] = _own_digest(described)
+        described["digest"] = description_digest(described)
     path.write_text(json.dumps(described))
 
 
@@ -213,7 +213,7 @@ def test_tensors_of_the_wrong_kind(run: Path, file: str, tensor: str, kind: str)
     else:
         tensors[tensor] = np.zeros((1, 2, 3))
     save_file(tensors, path)
-    rewrite(run, lambda d: d["sha256"].update({path.name: _digest(path)}))
+    rewrite(run, lambda d: d["sha256"].update({path.name: file_digest(path)}))
     assert_refused(run)
 
 
@@ -222,7 +222,7 @@ def test_a_head_that_lacks_something(run: Path) -> None:
     for name in load_file(path):
         content, description = path.read_bytes(), (run / "model" / "model.json").read_bytes()
         save_file({k: v for k, v in load_file(path).items() if k != name}, path)
-        rewrite(run, lambda d: d["sha256"].update({path.name: _digest(path)}))
+        rewrite(run, lambda d: d["sha256"].update({path.name: file_digest(path)}))
         with pytest.raises(DataError, match=f"head lacks '{name.removeprefix('scorer.')}'"):
             XTCL.load(run)
         path.write_bytes(content)
@@ -232,7 +232,7 @@ def test_a_head_that_lacks_something(run: Path) -> None:
 def test_a_graph_of_another_size(run: Path) -> None:
     place = run / "model" / "training_graph.npz"
     small_graph(40).save(place)
-    rewrite(run, lambda d: d["sha256"].update({place.name: _digest(place)}))
+    rewrite(run, lambda d: d["sha256"].update({place.name: file_digest(place)}))
     assert_refused(run)
 
 

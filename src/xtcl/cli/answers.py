@@ -22,7 +22,7 @@ from xtcl.runs.run_folder import read_metrics
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
     from xtcl.inference.explain import NodeExplanation, NodePrediction, PositiveEvidence
-    from xtcl.inference.tables import AnswerTable
+    from xtcl.inference.tables import ResultTable
 
 
 def load_run(folder: Path) -> XTCL:
@@ -55,12 +55,12 @@ def check_no_input(out: Path | None, *inputs: Path | None) -> None:
             )
 
 
-def print_answers(table: AnswerTable, what: str, out: Path | None, as_json: bool) -> None:
+def print_table(table: ResultTable, what: str, out: Path | None, as_json: bool) -> None:
     """Write the table to `out`, or print it, as CSV or as one JSON object."""
-    from xtcl.inference.tables import write_answers
+    from xtcl.inference.tables import write_table
 
     if out is not None:
-        write_answers(out, table)
+        write_table(out, table)
         report_written(out, len(next(iter(table.columns.values()))), as_json)
     elif as_json:
         typer.echo(json.dumps({what: table.rows()}))
@@ -93,9 +93,9 @@ def embed(
     New nodes: xtcl embed runs/mine --nodes new.csv --edges new-edges.csv --out new.npz
     """
     from xtcl.inference.predict import NewRows, embed_new
-    from xtcl.inference.tables import EMBEDDING_KINDS, check_file, names_of, write_model_embeddings
+    from xtcl.inference.tables import EMBEDDING_SUFFIXES, check_file, names_of, write_embeddings
 
-    check_file(out, EMBEDDING_KINDS)
+    check_file(out, EMBEDDING_SUFFIXES)
     check_new(nodes, edges)
     check_no_input(out, nodes, edges)
     model = load_run(run)
@@ -103,7 +103,7 @@ def embed(
         rows = NewRows(names_of(model.training_data_.graph), model.embedding_)
     else:
         rows = embed_new(model, nodes, edges)
-    write_model_embeddings(out, rows.names, rows.embedding)
+    write_embeddings(out, rows.names, rows.embedding)
     report_written(out, len(rows.names), as_json)
 
 
@@ -267,10 +267,10 @@ def links(
     check_no_input(out, pairs)
     model = load_run(run)
     if pairs is None:
-        print_answers(likely_links(model, k), "links", out, as_json)
+        print_table(likely_links(model, k), "links", out, as_json)
     else:
         asked = read_pairs(pairs, model.training_data_.graph)
-        print_answers(score_pairs(model, asked), "pairs", out, as_json)
+        print_table(score_pairs(model, asked), "pairs", out, as_json)
 
 
 @reported
@@ -298,7 +298,7 @@ def predict(
     check_no_input(out, nodes, edges)
     model = load_run(run)
     table = predictions(model) if nodes is None else predict_new(model, nodes, edges)
-    print_answers(table, "predictions", out, as_json)
+    print_table(table, "predictions", out, as_json)
 
 
 @reported

@@ -1,1 +1,1 @@
-"""What a fitted model tells a person: tables by node id, and explanations."""
+"""Results of a fitted model by node id: predictions, likely links, explanations, tables."""

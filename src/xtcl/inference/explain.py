@@ -1,15 +1,16 @@
-"""Why a model says what it says: of a node, and of a pair."""
+"""Explanations: of a node's prediction and positives, and of a pair's probability."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import expit
 
+from xtcl.errors import check_is_fitted
 from xtcl.inference.predict import class_names
-from xtcl.inference.tables import DIGITS, names_of
+from xtcl.inference.tables import names_of, node_indices, round_probabilities
 from xtcl.sampling.xgsampler import PairExplanation, PairSignal
 from xtcl.tasks.results import LinkScores, NodePredictions
 
@@ -17,28 +18,28 @@ if TYPE_CHECKING:
     from xtcl.estimator import XTCL
 
 
-Name = int | str
+NodeName = int | str
 
 
 @dataclass(frozen=True)
 class NodePrediction:
-    """What is thought of a node: a class with its chance; `known` where it was trained on.
+    """A node's predicted class with its probability; `known` is the label it was trained on.
 
-    Without classes, as in link prediction, there is no prediction.
+    A model without classes, as for link prediction, has no `predicted` and no `probability`.
     """
 
-    node: Name
-    predicted: Name | None = None
+    node: NodeName
+    predicted: NodeName | None = None
     probability: float | None = None
-    known: Name | None = None
+    known: NodeName | None = None
 
 
 @dataclass(frozen=True)
 class PositiveEvidence:
-    """How alike two nodes are taken to be: sigmoid(base + the sum of the weights).
+    """Why two nodes are considered alike: `probability` is sigmoid(base + sum of the weights).
 
-    `pattern` has the level of every relation, in the order of the fit. `link_score` is what the
-    head of a link predictor says of the pair.
+    `pattern` has the level of every relation, in the order of the fit. `link_score` is the score
+    of the pair by the head of a link predictor.
     """
 
     node: NodePrediction
@@ -53,13 +54,13 @@ class PositiveEvidence:
 
     @property
     def reasons(self) -> tuple[PairSignal, ...]:
-        """The relations that speak for it, the loudest first."""
+        """The relations that count in favour, the largest weight first."""
         return tuple(signal for signal in self.signals if signal.level and signal.weight > 0)
 
 
 @dataclass(frozen=True)
 class NodeExplanation:
-    """What is thought of a node, whom it was pulled towards and why, and who is linked to it."""
+    """A node's prediction, the probabilities of all classes, its positives and its neighbours."""
 
     node: NodePrediction
     chances: dict[str, float]
@@ -68,65 +69,68 @@ class NodeExplanation:
 
 
 def explain_node(model: XTCL, u: int) -> NodeExplanation:
-    """The account of node number `u`."""
-    beliefs = NodeBeliefs(model)
+    """Explain the node with index `u`."""
+    lookup = PredictionLookup(model)
     graph = model.training_data_.graph
-    (row,) = model._nodes([u])
-    positives = [int(v) for v in model.positives_[row] if v >= 0]
-    told = beliefs.told
-    classes = [] if told is None else class_names(graph).tolist()
+    (row,) = node_indices(model, [u]).tolist()
+    chances = {}
+    if lookup.probabilities is not None:
+        rounded = round_probabilities(lookup.probabilities[row]).tolist()
+        chances = dict(zip(map(str, lookup.classes), rounded, strict=True))
+    positives = model.positives_[row]
     return NodeExplanation(
-        beliefs.of(row),
-        {} if told is None else dict(zip(map(str, classes), _round(told[row]), strict=True)),
-        tuple(explain_pair(model, row, v, beliefs) for v in positives),
-        tuple(beliefs.of(v) for v in graph.adjacency[[row]].indices.tolist()),
+        lookup.of(row),
+        chances,
+        tuple(explain_pair(model, row, v, lookup) for v in positives[positives >= 0].tolist()),
+        tuple(lookup.of(v) for v in graph.adjacency[[row]].indices.tolist()),
     )
 
 
 def explain_pair(
-    model: XTCL, u: int, v: int, beliefs: NodeBeliefs | None = None
+    model: XTCL, u: int, v: int, lookup: PredictionLookup | None = None
 ) -> PositiveEvidence:
-    """The account of the pair (u, v), as u sees it."""
-    found: PairExplanation = model.explain(u, v)
-    beliefs = beliefs or NodeBeliefs(model)
+    """Explain the pair (u, v), with the thresholds of the row of `u`."""
+    explained: PairExplanation = model.explain(u, v)
+    lookup = lookup or PredictionLookup(model)
     answer = model.fitted_task_.answer
-    levels = {signal.relation: signal.level for signal in found.signals}
+    levels = {signal.relation: signal.level for signal in explained.signals}
     score = None
     if isinstance(answer, LinkScores):
-        score = round(float(expit(answer.score(np.array([[u], [v]]))[0])), DIGITS)
+        score = _round(float(expit(answer.score(np.array([[u], [v]]))[0])))
     return PositiveEvidence(
-        beliefs.of(u),
-        beliefs.of(v),
-        round(found.probability, DIGITS),
-        found.base,
+        lookup.of(u),
+        lookup.of(v),
+        _round(explained.probability),
+        explained.base,
         "".join(str(levels[relation.name]) for relation in model.sampler_.relations_),
-        found.signals,
+        explained.signals,
         bool((model.positives_[u] == v).any()),
         bool(model.training_data_.graph.adjacency[u, v]),
         score,
     )
 
 
-class NodeBeliefs:
-    """What a model thinks of its nodes."""
+class PredictionLookup:
+    """The predictions of a model by node index."""
 
     def __init__(self, model: XTCL) -> None:
-        answer = model._fitted().answer
+        check_is_fitted(model)
+        answer = model.fitted_task_.answer
         self.graph = model.training_data_.graph
-        self.told = answer.probabilities if isinstance(answer, NodePredictions) else None
+        self.probabilities = answer.probabilities if isinstance(answer, NodePredictions) else None
         self.names = names_of(self.graph).tolist()
         self.classes = class_names(self.graph).tolist()
 
     def of(self, node: int) -> NodePrediction:
-        """What it thinks of one."""
+        """The prediction of one node."""
         labels = self.graph.labels
         known = None if labels is None or labels[node] < 0 else self.classes[labels[node]]
-        if self.told is None:
+        if self.probabilities is None:
             return NodePrediction(self.names[node], known=known)
-        code = int(self.told[node].argmax())
-        chance = round(float(self.told[node, code]), DIGITS)
-        return NodePrediction(self.names[node], self.classes[code], chance, known)
+        code = int(self.probabilities[node].argmax())
+        probability = _round(self.probabilities[node, code])
+        return NodePrediction(self.names[node], self.classes[code], probability, known)
 
 
-def _round(values: np.ndarray[Any, Any]) -> list[float]:
-    return [round(float(value), DIGITS) for value in values]
+def _round(probability: float) -> float:
+    return float(round_probabilities(probability))

@@ -1,4 +1,4 @@
-"""Pairs of nodes by their ids, from a table."""
+"""Classes and embeddings by node id: of the nodes of a fit, and of nodes that come later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from xtcl.errors import DataError, UsageError, first_few
+from xtcl.errors import DataError, UsageError, check_is_fitted, first_few
 from xtcl.graph.graph import Graph
 from xtcl.graph.subgraph import with_nodes
 from xtcl.graph.tables.columns import TEXT_TYPE
@@ -17,7 +17,13 @@ from xtcl.graph.tables.edges import read_links
 from xtcl.graph.tables.encode import NewNodes, encode_nodes
 from xtcl.graph.tables.sources import open_table
 from xtcl.graph.tables.spec import TableSpec, link_columns
-from xtcl.inference.tables import MARK, MARKED, AnswerTable, chances, names_of
+from xtcl.inference.tables import (
+    CSV_MARK,
+    ResultTable,
+    names_of,
+    needs_mark,
+    round_probabilities,
+)
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.tasks.results import NodePredictions
 from xtcl.training.trainer import embed
@@ -26,26 +32,19 @@ if TYPE_CHECKING:
     from xtcl.estimator import XTCL
 
 
-def read_pairs(
-    source: Any, graph: Graph, further: np.ndarray[Any, Any] | None = None, where: str = "the run"
-) -> np.ndarray[Any, Any]:
-    """Node numbers [2, n] of the pairs in a table, in its order; weights are not read.
+def predictions(model: XTCL) -> ResultTable:
+    """For every node of the fit its most likely class, all probabilities, and its known label."""
+    graph = model.training_data_.graph
+    return _prediction_table(graph, names_of(graph), class_probabilities(model), graph.labels)
 
-    `further` are ids of nodes that come after those of the graph. An id may have the apostrophe
-    that CSV puts in front of some, unless another id is written so.
-    """
-    table = open_table(source, "pairs")
-    names = names_of(graph).astype(str).tolist()
-    if further is not None:
-        names += further.astype(str).tolist()
-    known = set(names)
-    marked = [
-        at for at, name in enumerate(names) if name.startswith(MARKED) and MARK + name not in known
-    ]
-    places = np.concatenate([np.arange(len(names)), np.array(marked, np.int64)])
-    written = names + [MARK + names[at] for at in marked]
-    columns = replace(link_columns(table, TableSpec(source)), weight=None)
-    return places[read_links(table, columns, pa.array(written, TEXT_TYPE), where).pairs]
+
+def predict_new(model: XTCL, nodes: Any, edges: Any = None) -> ResultTable:
+    """`predictions` of new nodes; see `embed_new` for the tables."""
+    class_probabilities(model)  # refuses a model for links before any work
+    rows = embed_new(model, nodes, edges)
+    graph = model.training_data_.graph
+    probabilities = model.head_.calibrated().predict_proba(rows.embedding, graph.num_classes)
+    return _prediction_table(graph, rows.names, probabilities)
 
 
 @dataclass(frozen=True)
@@ -57,12 +56,12 @@ class NewRows:
 
 
 def embed_new(model: XTCL, nodes: Any, edges: Any = None) -> NewRows:
-    """The trained encoder's view of new nodes, in the graph of the fit grown by them.
+    """Embeddings of new nodes: the trained encoder is run on the graph with the nodes added.
 
-    `nodes` is a table as the one of the fit; `edges` links them with each other and with the nodes
-    of the fit, whose own embeddings stay what they are.
+    `nodes` is a table like the node table of the fit. `edges` links the new nodes with each other
+    and with nodes of the fit, whose own embeddings do not change.
     """
-    model._fitted()
+    check_is_fitted(model)
     graph = model.training_data_.graph
     if graph.encoding is None:
         raise UsageError(
@@ -70,18 +69,17 @@ def embed_new(model: XTCL, nodes: Any, edges: Any = None) -> NewRows:
             "without one: fit it from tables (--nodes and --edges, or read_tables)."
         )
     new = encode_nodes(nodes, graph.encoding, model.progress)
-    names = names_of(graph)
-    again = np.intersect1d(names.astype(str), new.ids.astype(str))
-    if again.size:
+    repeated = np.intersect1d(names_of(graph).astype(str), new.ids.astype(str))
+    if repeated.size:
         raise DataError(
-            f"The new nodes {first_few(map(repr, again.tolist()))} are nodes of the fit already; "
-            "leave them out, or give them ids of their own."
+            f"The new nodes {first_few(map(repr, repeated.tolist()))} are nodes of the fit "
+            "already; leave them out, or give them ids of their own."
         )
     links = np.zeros((2, 0), np.int64) if edges is None else _new_links(edges, graph, new)
-    alone = np.setdiff1d(graph.num_nodes + np.arange(len(new.ids)), links) - graph.num_nodes
-    if alone.size and not graph.has_attributes:
+    isolated = np.setdiff1d(graph.num_nodes + np.arange(len(new.ids)), links) - graph.num_nodes
+    if isolated.size and not graph.has_attributes:
         raise DataError(
-            f"The new nodes {first_few(map(repr, new.ids[alone].tolist()))} have no links, and "
+            f"The new nodes {first_few(map(repr, new.ids[isolated].tolist()))} have no links, and "
             "this model knows nodes by their links alone; give a table of edges with theirs."
         )
     larger = with_nodes(graph, new.attributes, links)
@@ -90,13 +88,46 @@ def embed_new(model: XTCL, nodes: Any, edges: Any = None) -> NewRows:
     return NewRows(new.ids, rows[graph.num_nodes :].cpu().numpy())
 
 
-def predict_new(model: XTCL, nodes: Any, edges: Any = None) -> AnswerTable:
-    """Class and chances of new nodes, as `predictions` gives them for those of the fit."""
-    class_chances(model)  # refuses a model without classes, before any work
-    rows = embed_new(model, nodes, edges)
-    graph = model.training_data_.graph
-    told = model.head_.calibrated().predict_proba(rows.embedding, graph.num_classes)
-    return prediction_table(graph, rows.names, told)
+def class_probabilities(model: XTCL) -> np.ndarray:
+    """Class probabilities [V, C] of a model for nodes; refuses a model for links."""
+    check_is_fitted(model)
+    answer = model.fitted_task_.answer
+    if not isinstance(answer, NodePredictions):
+        raise UsageError(
+            "This model was fitted to predict links, and has no classes: ask for links "
+            "(`xtcl links RUN`), or fit one with task nodes."
+        )
+    return answer.probabilities
+
+
+def class_names(graph: Graph) -> np.ndarray[Any, Any]:
+    """The classes by code, as result tables name them: all integers, or else all text."""
+    all_integers = all(type(value) is int for value in graph.classes)
+    names = np.empty(graph.num_classes, dtype=object)
+    names[:] = graph.classes if all_integers else [str(value) for value in graph.classes]
+    return names
+
+
+def read_pairs(
+    source: Any, graph: Graph, further: np.ndarray[Any, Any] | None = None, where: str = "the run"
+) -> np.ndarray[Any, Any]:
+    """Node indices [2, n] of the pairs of ids in a table, in its order. Weights are not read.
+
+    The ids `further` are those of nodes after the last one of the graph. An id may have the
+    apostrophe that CSV puts in front of some, unless another id is written like that.
+    """
+    table = open_table(source, "pairs")
+    names = names_of(graph).astype(str).tolist()
+    if further is not None:
+        names += further.astype(str).tolist()
+    known = set(names)
+    marked = [
+        at for at, name in enumerate(names) if needs_mark(name) and CSV_MARK + name not in known
+    ]
+    indices = np.concatenate([np.arange(len(names)), np.array(marked, np.int64)])
+    written = names + [CSV_MARK + names[at] for at in marked]
+    columns = replace(link_columns(table, TableSpec(source)), weight=None)
+    return indices[read_links(table, columns, pa.array(written, TEXT_TYPE), where).pairs]
 
 
 def _new_links(edges: Any, graph: Graph, new: NewNodes) -> np.ndarray[Any, Any]:
@@ -111,47 +142,26 @@ def _new_links(edges: Any, graph: Graph, new: NewNodes) -> np.ndarray[Any, Any]:
     return pairs
 
 
-def class_chances(model: XTCL) -> np.ndarray:
-    """Chances [V, C] of a model for nodes; refuses one for links."""
-    answer = model._fitted().answer
-    if not isinstance(answer, NodePredictions):
-        raise UsageError(
-            "This model was fitted to predict links, and has no classes: ask for links "
-            "(`xtcl links RUN`), or fit one with task nodes."
-        )
-    return answer.probabilities
-
-
-def predictions(model: XTCL) -> AnswerTable:
-    """For every node its likeliest class, the chances, and the label that was trained on."""
-    graph = model.training_data_.graph
-    return prediction_table(graph, names_of(graph), class_chances(model), graph.labels)
-
-
-def prediction_table(
+def _prediction_table(
     graph: Graph,
     names: np.ndarray[Any, Any],
-    told: np.ndarray,
+    probabilities: np.ndarray,
     labels: np.ndarray | None = None,
-) -> AnswerTable:
-    """The chances `told` [n, C] of the nodes `names` as a table; `labels` are codes, or -1."""
+) -> ResultTable:
+    """The probabilities [n, C] of the nodes `names` as a table; `labels` are codes, or -1."""
     known = np.full(len(names), -1) if labels is None else labels
-    values = class_names(graph)
-    or_none = np.array([*values, None], dtype=object)  # code -1 reads None
-    return AnswerTable(
+    classes = class_names(graph)
+    or_none = np.array([*classes, None], dtype=object)  # code -1 reads None
+    each = {
+        f"p_{name}": round_probabilities(probabilities[:, code])
+        for code, name in enumerate(classes)
+    }
+    return ResultTable(
         {
             "node": names,
-            "predicted": values[told.argmax(axis=1)],
-            "probability": chances(told.max(axis=1)),
+            "predicted": classes[probabilities.argmax(axis=1)],
+            "probability": round_probabilities(probabilities.max(axis=1)),
             "known": or_none[known],
-            **{f"p_{value}": chances(told[:, code]) for code, value in enumerate(values)},
+            **each,
         }
     )
-
-
-def class_names(graph: Graph) -> np.ndarray[Any, Any]:
-    """The classes as the tables have them, by code: all of them integers, or else all text."""
-    whole = all(type(value) is int for value in graph.classes)
-    names = np.empty(graph.num_classes, dtype=object)
-    names[:] = graph.classes if whole else [str(value) for value in graph.classes]
-    return names

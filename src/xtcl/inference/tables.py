@@ -1,4 +1,4 @@
-"""Answers as a file: CSV, Parquet or npz, whole or not there."""
+"""Results as tables that name nodes by id, and the files they are written to."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from xtcl.errors import UsageError
 from xtcl.files import atomic_path
@@ -20,55 +21,32 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-
-KINDS = (".csv", ".parquet")
-
-
-def check_file(path: Path, kinds: Sequence[str] = KINDS) -> None:
-    """Refuse a place where no answers can be written; before any work, and writing nothing."""
-    if path.suffix.lower() not in kinds:
-        raise UsageError(f"--out '{path}' must end in {' or '.join(kinds)}.")
-    if path.is_dir():
-        raise UsageError(f"--out '{path}' is a folder; name a file in it.")
-    if not path.parent.is_dir():
-        raise UsageError(f"There is no folder '{path.parent}' for --out; make it first.")
+    from xtcl.estimator import XTCL
 
 
-def write_answers(path: Path, table: AnswerTable) -> None:
-    """Write the table as its name's ending says."""
-    import pyarrow.parquet as pq
+TABLE_SUFFIXES = (".csv", ".parquet")
+EMBEDDING_SUFFIXES = (*TABLE_SUFFIXES, ".npz")
 
-    check_file(path)
-    with atomic_path(path) as temporary:
-        if path.suffix.lower() == ".csv":
-            temporary.write_bytes(table.csv())
-        else:
-            pq.write_table(table.arrow(), temporary)
+CSV_MARK = "'"
+"""Written in front of a text in CSV that a spreadsheet would take for a formula."""
 
+_MARKED_STARTS = ("=", "+", "-", "@", CSV_MARK, "\t", "\r")
+_MARKED_PATTERN = f"^({'|'.join(map(re.escape, _MARKED_STARTS))})"
+_NEGATIVE_NUMBER = r"^-\d+(\.\d+)?\z"
 
-MARK = "'"
+_PROBABILITY_DIGITS = 6
+_MAX_IDS_FOR_HINT = 20_000
+"""Among more ids the search for a similar one would take seconds."""
 
-
-MARKED = ("=", "+", "-", "@", MARK, "\t", "\r")
-"""How a text begins that a spreadsheet might run, or take our mark for."""
-
-
-BEGINS = f"^({'|'.join(map(re.escape, MARKED))})"
-
-
-NEGATIVE = r"^-\d+(\.\d+)?\z"
-"""A text that begins so and is a plain number."""
-
-
-DIGITS = 6
-"""Of a chance: further ones mean nothing."""
+_VALUES_PER_ROW_GROUP = 2**26
+"""The Parquet writer holds one row group in memory: 256 MB."""
 
 
 @dataclass(frozen=True)
-class AnswerTable:
-    """Columns of equal length, of which the first names nodes.
+class ResultTable:
+    """Columns of equal length; the first one holds node ids.
 
-    Texts are object arrays with None where there is nothing, or arrays of strings.
+    A column of text is an array of strings, or an object array with None for a missing value.
     """
 
     columns: dict[str, np.ndarray[Any, Any]]
@@ -94,19 +72,18 @@ class AnswerTable:
         )
 
     def csv(self) -> bytes:
-        """CSV that a spreadsheet may open: texts in quotes, numbers without.
+        """CSV that is safe to open in a spreadsheet: texts in quotes, numbers without.
 
-        A text that begins as a formula does gets an apostrophe in front, but for plain numbers, and
-        so does one that begins with an apostrophe, so that taking off the first one gives the text
-        again.
+        A text gets an apostrophe in front if it starts like a formula and is not a plain number.
+        So does a text that starts with an apostrophe: removing the first one restores the text.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
         from pyarrow.csv import write_csv
 
         def safe(texts: Any) -> Any:
-            marked = pc.replace_substring_regex(texts, BEGINS, rf"{MARK}\1")
-            return pc.if_else(pc.match_substring_regex(texts, NEGATIVE), texts, marked)
+            marked = pc.replace_substring_regex(texts, _MARKED_PATTERN, rf"{CSV_MARK}\1")
+            return pc.if_else(pc.match_substring_regex(texts, _NEGATIVE_NUMBER), texts, marked)
 
         table = self.arrow()
         columns = [safe(c) if pa.types.is_string(c.type) else c for c in table.columns]
@@ -122,36 +99,72 @@ class AnswerTable:
         return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
 
-def chances(values: np.ndarray) -> np.ndarray:
-    """Chances with the digits that mean something."""
-    return np.round(np.asarray(values, dtype=np.float64), DIGITS)
+def embedding_table(names: np.ndarray[Any, Any], embedding: np.ndarray) -> ResultTable:
+    """A row for each node, with the columns `node`, `z0`, `z1`, ..."""
+    columns = {f"z{at}": column for at, column in enumerate(np.asfortranarray(embedding).T)}
+    return ResultTable({"node": names, **columns})
 
 
-EMBEDDING_KINDS = (*KINDS, ".npz")
+def round_probabilities(values: ArrayLike) -> np.ndarray:
+    """Probabilities rounded to six digits."""
+    return np.round(np.asarray(values, dtype=np.float64), _PROBABILITY_DIGITS)
 
 
-def embedding_table(names: np.ndarray[Any, Any], embedding: np.ndarray) -> AnswerTable:
-    """A row for each node, with the columns z0, z1, ..."""
-    numbers = {f"z{at}": column for at, column in enumerate(np.asfortranarray(embedding).T)}
-    return AnswerTable({"node": names, **numbers})
+def check_file(path: Path, suffixes: Sequence[str] = TABLE_SUFFIXES) -> None:
+    """Refuse a path that no table can be written to. Writes nothing."""
+    if path.suffix.lower() not in suffixes:
+        raise UsageError(f"--out '{path}' must end in {' or '.join(suffixes)}.")
+    if path.is_dir():
+        raise UsageError(f"--out '{path}' is a folder; name a file in it.")
+    if not path.parent.is_dir():
+        raise UsageError(f"There is no folder '{path.parent}' for --out; make it first.")
 
 
-def write_model_embeddings(path: Path, names: np.ndarray[Any, Any], embedding: np.ndarray) -> None:
-    """Write the rows as a table, or as the arrays `node` and `embedding` of an npz file."""
-    check_file(path, EMBEDDING_KINDS)
-    if path.suffix.lower() != ".npz":
-        write_answers(path, embedding_table(names, embedding))
-        return
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, node=names, embedding=embedding)
+def write_table(path: Path, table: ResultTable) -> None:
+    """Write the table as CSV or Parquet, by the suffix of `path`."""
+    import pyarrow.parquet as pq
+
+    check_file(path)
+    with atomic_path(path) as temporary:
+        if path.suffix.lower() == ".csv":
+            temporary.write_bytes(table.csv())
+        else:
+            pq.write_table(table.arrow(), temporary)
 
 
-MANY = 20_000
-"""Ids among which looking for a similar one would take seconds."""
+def write_embeddings(
+    path: Path, names: np.ndarray[Any, Any], embedding: np.ndarray, *, as_lists: bool = False
+) -> None:
+    """Write a row for each node: the columns `node`, `z0`, `z1`, ... of a CSV or Parquet file.
+
+    An .npz file has the arrays `node` and `embedding`. With `as_lists`, a Parquet file has the
+    columns `node` and `embedding`, a list of float32.
+    """
+    check_file(path, EMBEDDING_SUFFIXES)
+    if as_lists:
+        _write_lists(path, names, embedding)
+    elif path.suffix.lower() != ".npz":
+        write_table(path, embedding_table(names, embedding))
+    else:
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            np.savez_compressed(file, node=names, embedding=embedding)
+
+
+def _write_lists(path: Path, names: np.ndarray[Any, Any], embedding: np.ndarray) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    width = embedding.shape[1]
+    values = pa.array(np.ascontiguousarray(embedding, dtype=np.float32).ravel())
+    rows = pa.FixedSizeListArray.from_arrays(values, width)
+    table = pa.table({"node": pa.array(names.tolist()), "embedding": rows})
+    with atomic_path(path) as temporary:
+        group = max(1, _VALUES_PER_ROW_GROUP // max(1, width))
+        pq.write_table(table, temporary, row_group_size=group)
 
 
 def names_of(graph: Graph) -> np.ndarray[Any, Any]:
-    """The id of every node; ids that are neither integers nor strings as text."""
+    """The id of every node; ids that are neither integers nor strings become text."""
     if graph.node_ids is None:
         return np.arange(graph.num_nodes)
     ids = graph.node_ids
@@ -159,18 +172,17 @@ def names_of(graph: Graph) -> np.ndarray[Any, Any]:
 
 
 def node_number(graph: Graph, name: object) -> int:
-    """The number of the node with the id `name`; refuses one that is not there.
-
-    An id with the apostrophe that CSV has in front of some is found, too.
-    """
+    """The index of the node with the id `name`, also if `name` has the apostrophe of CSV."""
     names = names_of(graph)
     wanted = str(name)
     texts = names.astype(str)
     found = np.flatnonzero(texts == wanted)
-    if not found.size and wanted.startswith(MARK) and wanted[1:].startswith(MARKED):
+    if not found.size and wanted.startswith(CSV_MARK) and needs_mark(wanted[1:]):
         found = np.flatnonzero(texts == wanted[1:])
     if not found.size:
-        likely = get_close_matches(wanted, map(str, names), n=1) if len(names) <= MANY else []
+        likely = []
+        if len(names) <= _MAX_IDS_FOR_HINT:
+            likely = get_close_matches(wanted, map(str, names), n=1)
         hint = f" Did you mean '{likely[0]}'?" if likely else ""
         raise UsageError(
             f"There is no node '{wanted[:80]}' among the {len(names):,} nodes of the run; give an "
@@ -179,23 +191,20 @@ def node_number(graph: Graph, name: object) -> int:
     return int(found[0])
 
 
-GROUP = 2**26
-"""Numbers in a group of rows: 256 MB."""
+def needs_mark(text: str) -> bool:
+    """Whether `text` starts like a formula, or with the mark itself."""
+    return text.startswith(_MARKED_STARTS)
 
 
-def write_embeddings(path: Path, embedding: np.ndarray, graph: Graph) -> None:
-    """Two columns: `node` (the original id, or the index) and `embedding` (a list of floats).
-
-    Ids that are neither all integers nor all strings are written as text.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    ids = np.arange(len(embedding)) if graph.node_ids is None else graph.node_ids
-    names = ids.tolist() if ids.dtype.kind in "iuU" else [str(name) for name in ids]
-    values = pa.array(np.ascontiguousarray(embedding, dtype=np.float32).ravel())
-    rows = pa.FixedSizeListArray.from_arrays(values, embedding.shape[1])
-    table = pa.table({"node": pa.array(names), "embedding": rows})
-    with atomic_path(path) as temporary:
-        # The writer holds a group of rows in memory until it is whole.
-        pq.write_table(table, temporary, row_group_size=max(1, GROUP // max(1, embedding.shape[1])))
+def node_indices(model: XTCL, nodes: ArrayLike | None) -> np.ndarray:
+    """Indices of the nodes that were given as indices or as a mask [V]; None means all."""
+    count = len(model.embedding_)
+    chosen = np.arange(count) if nodes is None else np.atleast_1d(np.asarray(nodes))
+    if chosen.dtype == bool and chosen.shape == (count,):
+        return np.flatnonzero(chosen)
+    if chosen.size and not np.issubdtype(chosen.dtype, np.integer):
+        raise UsageError(f"Nodes are whole numbers from 0 to {count - 1}, not {chosen.dtype}.")
+    outside = chosen[(chosen < 0) | (chosen >= count)]
+    if outside.size:
+        raise UsageError(f"Nodes are 0 to {count - 1}; {outside[0]} is not among them.")
+    return chosen.astype(np.int64)

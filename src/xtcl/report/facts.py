@@ -1,4 +1,4 @@
-"""What a fitted model knows of its nodes, laid out for the parts of the page."""
+"""What the page needs to know about the nodes of a fit, and which nodes to review."""
 
 from __future__ import annotations
 
@@ -20,13 +20,27 @@ if TYPE_CHECKING:
     from xtcl.estimator import XTCL
 
 
+POSITIVES_SHOWN = 5
+"""How many of a node's positives, the best first, the page uses."""
+
+CONFIDENT_PROBABILITY = 0.9
+"""From this probability on a wrong prediction counts as confident."""
+
+MAX_TEXT_LENGTH = 80
+"""Characters of an id that are shown; the beginning tells most ids apart."""
+
+_NODES_LISTED = 10
+_PAIRS_PER_BLOCK = 2**14
+_DIRECTION_OVERRIDES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
 @dataclass(frozen=True)
 class RunFacts:
-    """The data of the fit with the test side put back, and what the model says.
+    """The data of a fit with the test side put back, and the predictions of the model.
 
-    `graph` has all links and no labels but those trained on; `truth` [V] has the codes of the test
-    labels as well, -1 where nothing is known; `tested` are the nodes whose label was held out;
-    `chances` [V, C] is None without classes.
+    `graph` has all links, and only the labels that were trained on. `truth` [V] has the codes of
+    the test labels too, -1 where no label is known. `tested` are the nodes whose label was held
+    out. `probabilities` [V, C] is None without classes.
     """
 
     graph: Graph
@@ -34,28 +48,29 @@ class RunFacts:
     truth: np.ndarray
     trained: np.ndarray
     tested: np.ndarray
-    chances: np.ndarray | None
+    probabilities: np.ndarray | None
     embedding: np.ndarray
     positives: np.ndarray
 
     @classmethod
     def of(cls, model: XTCL) -> RunFacts:
-        """Everything that `model` has."""
-        side = model.training_data_.graph
-        graph = replace(side.with_edges(known_links(model)), repairs=side.repairs)
-        truth = np.full(side.num_nodes, -1) if side.labels is None else side.labels.copy()
+        """Collect the facts of a fitted or loaded model."""
+        training = model.training_data_.graph
+        graph = replace(training.with_edges(known_links(model)), repairs=training.repairs)
+        truth = training.labels
+        truth = np.full(training.num_nodes, -1) if truth is None else truth.copy()
         trained = np.flatnonzero(truth >= 0)
-        held, split = model.test_labels_, model.split_
-        if held is not None and split is not None:
-            truth[split.test] = held
+        test_labels, split = model.test_labels_, model.split_
+        if test_labels is not None and split is not None:
+            truth[split.test] = test_labels
         answer = predictions_of(model)
         return cls(
             graph=graph,
-            classes=tuple(escape_text(name) for name in class_names(side)),
+            classes=tuple(escape_text(name) for name in class_names(training)),
             truth=truth,
             trained=trained,
             tested=np.setdiff1d(np.flatnonzero(truth >= 0), trained),
-            chances=answer.probabilities if isinstance(answer, NodePredictions) else None,
+            probabilities=answer.probabilities if isinstance(answer, NodePredictions) else None,
             embedding=model.embedding_,
             positives=model.positives_,
         )
@@ -66,116 +81,91 @@ class RunFacts:
         return names_of(self.graph)
 
     def name(self, node: int) -> str:
-        """The id of one, as text to show."""
+        """The id of one node, as text to show."""
         return escape_text(self.names[node])
 
     @cached_property
     def predicted(self) -> np.ndarray:
-        """The likeliest class code [V]; -1 without classes."""
-        if self.chances is None:
+        """The code [V] of the most likely class; -1 without classes."""
+        if self.probabilities is None:
             return np.full(self.graph.num_nodes, -1)
-        return np.asarray(self.chances.argmax(axis=1))
+        return np.asarray(self.probabilities.argmax(axis=1))
 
     @cached_property
-    def sureness(self) -> np.ndarray:
-        """The chance [V] of the likeliest class; 0 without classes."""
-        return np.zeros(len(self.truth)) if self.chances is None else self.chances.max(axis=1)
+    def confidence(self) -> np.ndarray:
+        """The probability [V] of the most likely class; 0 without classes."""
+        if self.probabilities is None:
+            return np.zeros(len(self.truth))
+        return np.asarray(self.probabilities.max(axis=1))
 
 
 def predictions_of(model: XTCL) -> Predictions | None:
-    """What the model answers; None for a task of the user's own, which has no head."""
+    """The predictions of a model; None for a custom task without a head."""
     return None if model.head_ is None else model.fitted_task_.answer
-
-
-POSITIVES = 5
-"""The best of a node's positives, which are looked at and shown."""
-
-
-BLOCK = 2**14
-"""Pairs whose embeddings are multiplied at a time."""
-
-
-def mean_cosine(facts: RunFacts) -> np.ndarray:
-    """Mean cosine [V] of a node's embedding with its neighbours and best positives; 0 without."""
-    edges = facts.graph.edges
-    best = facts.positives[:, :POSITIVES]
-    row, place = np.nonzero(best >= 0)
-    u = np.concatenate([edges[0], edges[1], row])
-    v = np.concatenate([edges[1], edges[0], best[row, place]])
-    lengths = np.maximum(np.linalg.norm(facts.embedding, axis=1), 1e-12)
-    total = np.zeros(len(lengths))
-    for start in range(0, len(u), BLOCK):
-        left, right = u[start : start + BLOCK], v[start : start + BLOCK]
-        products = np.einsum("ij,ij->i", facts.embedding[left], facts.embedding[right])
-        np.add.at(total, left, products / (lengths[left] * lengths[right]))
-    return np.asarray(total / np.maximum(np.bincount(u, minlength=len(lengths)), 1))
-
-
-LISTED = 10
-
-
-CONFIDENT = 0.9
-"""A probability from which on being wrong is worth a look."""
 
 
 @dataclass(frozen=True)
 class ReviewedNode:
-    """One node: its class where known, what is predicted, its links and what they say."""
+    """One node; `neighbour_class` is the most frequent known class of its neighbours."""
 
     node: str
     known: str
     predicted: str
     probability: float
     links: int
-    said: str
+    neighbour_class: str
     mean_cosine: float
 
 
 @dataclass(frozen=True)
 class NodesToReview:
-    """Confidently wrong on held-out nodes, least certain, most alone; `sure_wrong` counts."""
+    """Held-out nodes that are wrong, the least certain nodes, and those with the fewest links.
+
+    `confident_errors` is the number of held-out nodes that are wrong with a high probability.
+    """
 
     wrong: tuple[ReviewedNode, ...]
-    unsure: tuple[ReviewedNode, ...]
-    alone: tuple[ReviewedNode, ...]
-    sure_wrong: int
+    uncertain: tuple[ReviewedNode, ...]
+    fewest_links: tuple[ReviewedNode, ...]
+    confident_errors: int
 
 
 def review_nodes(facts: RunFacts) -> NodesToReview:
-    """The first few of each kind, the most striking first."""
-    close, links = mean_cosine(facts), facts.graph.degrees
-    neighbours = facts.graph.adjacency
+    """The first few nodes of each kind, the most striking first."""
+    cosine, links = mean_cosine(facts), facts.graph.degrees
+    adjacency = facts.graph.adjacency
 
-    def looked(node: int) -> ReviewedNode:
-        around = neighbours.indices[neighbours.indptr[node] : neighbours.indptr[node + 1]]
+    def reviewed(node: int) -> ReviewedNode:
+        neighbours = adjacency.indices[adjacency.indptr[node] : adjacency.indptr[node + 1]]
         return ReviewedNode(
             facts.name(node),
             facts.classes[facts.truth[node]] if facts.truth[node] >= 0 else "",
             facts.classes[facts.predicted[node]] if facts.predicted[node] >= 0 else "",
-            float(facts.sureness[node]),
+            float(facts.confidence[node]),
             int(links[node]),
-            _said(facts, around),
-            float(close[node]),
+            _most_frequent_class(facts, neighbours),
+            float(cosine[node]),
         )
 
     wrong = facts.tested[facts.predicted[facts.tested] != facts.truth[facts.tested]]
-    if facts.chances is None:
+    if facts.probabilities is None:
         wrong = wrong[:0]
-    wrong = wrong[np.argsort(-facts.sureness[wrong], kind="stable")]
-    unsure = np.setdiff1d(np.arange(len(facts.truth)), facts.trained)
-    unsure = unsure[np.argsort(facts.sureness[unsure], kind="stable")]
-    alone = np.lexsort((close, links))
+    wrong = wrong[np.argsort(-facts.confidence[wrong], kind="stable")]
+    uncertain = np.setdiff1d(np.arange(len(facts.truth)), facts.trained)
+    uncertain = uncertain[np.argsort(facts.confidence[uncertain], kind="stable")]
+    if facts.probabilities is None:
+        uncertain = uncertain[:0]
+    fewest_links = np.lexsort((cosine, links))
     return NodesToReview(
-        tuple(map(looked, wrong[:LISTED].tolist())),
-        () if facts.chances is None else tuple(map(looked, unsure[:LISTED].tolist())),
-        tuple(map(looked, alone[:LISTED].tolist())),
-        int((facts.sureness[wrong] >= CONFIDENT).sum()),
+        tuple(map(reviewed, wrong[:_NODES_LISTED].tolist())),
+        tuple(map(reviewed, uncertain[:_NODES_LISTED].tolist())),
+        tuple(map(reviewed, fewest_links[:_NODES_LISTED].tolist())),
+        int((facts.confidence[wrong] >= CONFIDENT_PROBABILITY).sum()),
     )
 
 
-def _said(facts: RunFacts, around: np.ndarray) -> str:
-    """The class that most neighbours with a known one have."""
-    known = facts.truth[around]
+def _most_frequent_class(facts: RunFacts, nodes: np.ndarray) -> str:
+    known = facts.truth[nodes]
     known = known[known >= 0]
     if not len(known):
         return ""
@@ -183,24 +173,40 @@ def _said(facts: RunFacts, around: np.ndarray) -> str:
     return f"{times} of {len(known)}: {facts.classes[code]}"
 
 
-LONGEST = 80
-"""Characters of an id that are shown; the beginning tells most ids apart."""
+def mean_cosine(facts: RunFacts) -> np.ndarray:
+    """Mean cosine [V] of a node's embedding with its neighbours and best positives.
 
-
-OVERRIDES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+    0 for a node that has neither.
+    """
+    edges = facts.graph.edges
+    best = facts.positives[:, :POSITIVES_SHOWN]
+    row, place = np.nonzero(best >= 0)
+    u = np.concatenate([edges[0], edges[1], row])
+    v = np.concatenate([edges[1], edges[0], best[row, place]])
+    norms = np.maximum(np.linalg.norm(facts.embedding, axis=1), 1e-12)
+    total = np.zeros(len(norms))
+    for start in range(0, len(u), _PAIRS_PER_BLOCK):
+        block = slice(start, start + _PAIRS_PER_BLOCK)
+        left, right = u[block], v[block]
+        products = np.einsum("ij,ij->i", facts.embedding[left], facts.embedding[right])
+        np.add.at(total, left, products / (norms[left] * norms[right]))
+    return np.asarray(total / np.maximum(np.bincount(u, minlength=len(norms)), 1))
 
 
 def escape_text(value: object) -> str:
-    """The text without what a page cannot show, cut where it is very long. Escaping comes later."""
-    text = str(value)
-    if len(text) > LONGEST:
-        text = text[: LONGEST - 1] + "…"
-    return "".join("\ufffd" if _unfit(c) else c for c in text)
+    """The text without characters that a page cannot show, cut if it is very long.
 
-
-def _unfit(character: str) -> bool:
-    """Control characters have no picture, half a surrogate pair cannot be written as UTF-8.
-
-    Overrides of direction would show another id than the one that is there.
+    HTML is escaped later, by the template.
     """
-    return unicodedata.category(character) in ("Cc", "Cs") or character in OVERRIDES
+    text = str(value)
+    if len(text) > MAX_TEXT_LENGTH:
+        text = text[: MAX_TEXT_LENGTH - 1] + "…"
+    return "".join("\ufffd" if _cannot_be_shown(c) else c for c in text)
+
+
+def _cannot_be_shown(character: str) -> bool:
+    """Control characters, half surrogate pairs, and overrides of the writing direction.
+
+    Half a pair cannot be written as UTF-8. An override would make an id look like another one.
+    """
+    return unicodedata.category(character) in ("Cc", "Cs") or character in _DIRECTION_OVERRIDES

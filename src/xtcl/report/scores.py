@@ -1,13 +1,13 @@
-"""How well held-out links are told from non-links."""
+"""Scores on the test side: held-out nodes with their reliability, and held-out links."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import expit
+from scipy.stats import binomtest
 
 from xtcl.graph.splits import LinkSplit
 from xtcl.report.facts import RunFacts, predictions_of
@@ -19,11 +19,67 @@ if TYPE_CHECKING:
     from xtcl.estimator import XTCL
 
 
-SCORE_BINS = 20
+MAX_MATRIX_CLASSES = 12
+"""Classes that a confusion matrix has room for."""
+
+_OTHER_CLASSES = "others"
+_RELIABILITY_BINS = 10
+_SCORE_BINS = 20
+_PAIRS_LISTED = 8
 
 
-LISTED = 8
-"""Pairs of a kind that are listed."""
+@dataclass(frozen=True)
+class ClassScore:
+    """Held-out nodes of a class, and its recall and precision; None where there is no node."""
+
+    name: str
+    count: int
+    recall: float | None
+    precision: float | None
+
+
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """The nodes whose prediction has a probability from `low` to `high`."""
+
+    low: float
+    high: float
+    count: int
+    mean_confidence: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """The bins that are not empty, and the expected calibration error.
+
+    The error `ece` is the mean of |mean_confidence - accuracy| over the bins, weighted by nodes.
+    """
+
+    bins: tuple[ReliabilityBin, ...]
+    ece: float
+    mean_confidence: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class NodeTest:
+    """Scores on held-out nodes.
+
+    `majority_accuracy` is the accuracy of always predicting the largest class of the training
+    labels. `confusion` [true][predicted] counts nodes.
+    """
+
+    count: int
+    accuracy: float
+    interval: Range
+    majority_accuracy: float
+    macro_f1: float
+    log_loss: float
+    names: tuple[str, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    scores: tuple[ClassScore, ...]
+    reliability: Reliability
 
 
 @dataclass(frozen=True)
@@ -37,7 +93,7 @@ class ScoredPair:
 
 @dataclass(frozen=True)
 class LinkTest:
-    """The held-out part of a run for links: shares of links and of non-links by score."""
+    """Scores on held-out links, with the shares of links and of non-links by score."""
 
     links: int
     non_links: int
@@ -49,15 +105,101 @@ class LinkTest:
     surprising: tuple[ScoredPair, ...]
 
 
+def node_test(facts: RunFacts) -> NodeTest | None:
+    """Scores on held-out nodes; None without held-out nodes or without classes."""
+    if facts.probabilities is None or not len(facts.tested):
+        return None
+    true, predicted = facts.truth[facts.tested], facts.predicted[facts.tested]
+    num_classes = len(facts.classes)
+    matrix = np.zeros((num_classes, num_classes), dtype=np.int64)
+    np.add.at(matrix, (true, predicted), 1)
+    names, shortened = _shortened(facts.classes, matrix)
+    metrics = node_metrics(true, predicted, facts.probabilities[facts.tested])
+    right = int((true == predicted).sum())
+    largest = np.bincount(facts.truth[facts.trained], minlength=num_classes).argmax()
+    return NodeTest(
+        count=len(true),
+        accuracy=metrics["accuracy"],
+        interval=wilson_interval(right, len(true)),
+        majority_accuracy=float((true == largest).mean()),
+        macro_f1=metrics["macro_f1"],
+        log_loss=metrics["log_loss"],
+        names=names,
+        confusion=tuple(tuple(row) for row in shortened.tolist()),
+        scores=_class_scores(facts.classes, matrix),
+        reliability=reliability(facts.confidence[facts.tested], true == predicted),
+    )
+
+
+def _class_scores(classes: tuple[str, ...], matrix: np.ndarray) -> tuple[ClassScore, ...]:
+    """The classes with held-out nodes, sorted ascending by recall."""
+    hits, true, predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
+    scores = [
+        ClassScore(
+            name,
+            int(true[code]),
+            float(hits[code] / true[code]) if true[code] else None,
+            float(hits[code] / predicted[code]) if predicted[code] else None,
+        )
+        for code, name in enumerate(classes)
+    ]
+    return tuple(sorted((s for s in scores if s.count), key=lambda s: s.recall or 0.0))
+
+
+def _shortened(names: tuple[str, ...], matrix: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+    """The matrix of the largest classes, with all others summed up as the last."""
+    if len(names) <= MAX_MATRIX_CLASSES:
+        return names, matrix
+    last = MAX_MATRIX_CLASSES - 1
+    kept = np.sort(np.argsort(-matrix.sum(axis=1), kind="stable")[:last])
+    place = np.full(len(names), last)
+    place[kept] = np.arange(last)
+    short = np.zeros((MAX_MATRIX_CLASSES, MAX_MATRIX_CLASSES), dtype=np.int64)
+    np.add.at(short, (place[:, None], place[None, :]), matrix)
+    return (*(names[code] for code in kept), _OTHER_CLASSES), short
+
+
+def reliability(confidence: np.ndarray, is_right: np.ndarray) -> Reliability:
+    """Confidence against accuracy in ten bins of equal width (Guo and others, ICML 2017).
+
+    Needs at least one node.
+    """
+    place = np.minimum((confidence * _RELIABILITY_BINS).astype(int), _RELIABILITY_BINS - 1)
+    bins = []
+    for at in np.unique(place):
+        inside = place == at
+        bins.append(
+            ReliabilityBin(
+                low=float(at / _RELIABILITY_BINS),
+                high=float((at + 1) / _RELIABILITY_BINS),
+                count=int(inside.sum()),
+                mean_confidence=float(confidence[inside].mean()),
+                accuracy=float(is_right[inside].mean()),
+            )
+        )
+    gaps = sum(each.count * abs(each.mean_confidence - each.accuracy) for each in bins)
+    return Reliability(
+        tuple(bins), gaps / len(confidence), float(confidence.mean()), float(is_right.mean())
+    )
+
+
+def wilson_interval(right: int, count: int) -> Range:
+    """The 95 % interval of a share (Wilson, 1927); sound for few nodes, and near 0 and 1."""
+    if not count:
+        return 0.0, 1.0
+    interval = binomtest(right, count).proportion_ci(method="wilson")
+    return float(interval.low), float(interval.high)
+
+
 def link_test(model: XTCL, facts: RunFacts) -> LinkTest | None:
-    """None for a run for nodes, or where no link was held out."""
+    """Scores on held-out links; None for a run for nodes, or without held-out links."""
     answer, split = predictions_of(model), model.split_
     if not isinstance(answer, LinkScores) or not isinstance(split, LinkSplit):
         return None
     scores, others = answer.score(split.test), answer.score(split.test_negatives)
     if not len(scores) or not len(others):
         return None
-    low, high = np.argsort(scores, kind="stable"), np.argsort(-others, kind="stable")
+    lowest, highest = np.argsort(scores, kind="stable"), np.argsort(-others, kind="stable")
     return LinkTest(
         links=len(scores),
         non_links=len(others),
@@ -65,163 +207,20 @@ def link_test(model: XTCL, facts: RunFacts) -> LinkTest | None:
         average_precision=average_precision(scores, others),
         link_shares=_shares(scores),
         non_link_shares=_shares(others),
-        missed=_pairs(facts, split.test, scores, low),
-        surprising=_pairs(facts, split.test_negatives, others, high),
+        missed=_first_pairs(facts, split.test, scores, lowest),
+        surprising=_first_pairs(facts, split.test_negatives, others, highest),
     )
 
 
 def _shares(scores: np.ndarray) -> tuple[float, ...]:
-    counts, _ = np.histogram(expit(scores), bins=SCORE_BINS, range=(0.0, 1.0))
+    counts, _ = np.histogram(expit(scores), bins=_SCORE_BINS, range=(0.0, 1.0))
     return tuple((counts / len(scores)).tolist())
 
 
-def _pairs(
+def _first_pairs(
     facts: RunFacts, pairs: np.ndarray, scores: np.ndarray, order: np.ndarray
 ) -> tuple[ScoredPair, ...]:
     return tuple(
         ScoredPair(facts.name(pairs[0, at]), facts.name(pairs[1, at]), float(expit(scores[at])))
-        for at in order[:LISTED]
+        for at in order[:_PAIRS_LISTED]
     )
-
-
-MOST = 12
-"""Classes that a matrix has room for."""
-
-
-OTHERS = "others"
-
-
-@dataclass(frozen=True)
-class ClassScore:
-    """Of the nodes of a class, how many were found; of those so called, how many were right."""
-
-    name: str
-    count: int
-    found: float | None
-    right: float | None
-
-
-@dataclass(frozen=True)
-class NodeTest:
-    """The held-out part of a run for nodes; `confusion` [true][predicted] are nodes."""
-
-    count: int
-    accuracy: float
-    interval: Range
-    guess: float
-    macro_f1: float
-    log_loss: float
-    names: tuple[str, ...]
-    confusion: tuple[tuple[int, ...], ...]
-    scores: tuple[ClassScore, ...]
-    reliability: Reliability
-
-
-def node_test(facts: RunFacts) -> NodeTest | None:
-    """None where nothing was held out, or nothing is said about classes."""
-    if facts.chances is None or not len(facts.tested):
-        return None
-    true, predicted = facts.truth[facts.tested], facts.predicted[facts.tested]
-    number = len(facts.classes)
-    whole = np.zeros((number, number), dtype=np.int64)
-    np.add.at(whole, (true, predicted), 1)
-    names, matrix = _shortened(facts.classes, whole)
-    figures = node_metrics(true, predicted, facts.chances[facts.tested])
-    right = int((true == predicted).sum())
-    largest = np.bincount(facts.truth[facts.trained], minlength=number).argmax()
-    return NodeTest(
-        count=len(true),
-        accuracy=figures["accuracy"],
-        interval=wilson_interval(right, len(true)),
-        guess=float((true == largest).mean()),
-        macro_f1=figures["macro_f1"],
-        log_loss=figures["log_loss"],
-        names=names,
-        confusion=tuple(tuple(row) for row in matrix.tolist()),
-        scores=_scores(facts.classes, whole),
-        reliability=reliability(facts.sureness[facts.tested], true == predicted),
-    )
-
-
-def _scores(classes: tuple[str, ...], matrix: np.ndarray) -> tuple[ClassScore, ...]:
-    """The classes that were tested, those found least often first."""
-    hits, true, said = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
-    scores = [
-        ClassScore(
-            name,
-            int(true[code]),
-            float(hits[code] / true[code]) if true[code] else None,
-            float(hits[code] / said[code]) if said[code] else None,
-        )
-        for code, name in enumerate(classes)
-    ]
-    return tuple(sorted((s for s in scores if s.count), key=lambda s: s.found or 0.0))
-
-
-def _shortened(names: tuple[str, ...], matrix: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
-    """The matrix of the largest classes, with the others taken together as the last."""
-    if len(names) <= MOST:
-        return names, matrix
-    kept = np.sort(np.argsort(-matrix.sum(axis=1), kind="stable")[: MOST - 1])
-    place = np.full(len(names), MOST - 1)
-    place[kept] = np.arange(MOST - 1)
-    short = np.zeros((MOST, MOST), dtype=np.int64)
-    np.add.at(short, (place[:, None], place[None, :]), matrix)
-    return (*(names[code] for code in kept), OTHERS), short
-
-
-RELIABILITY_BINS = 10
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Nodes with a probability from `low` to `high`: what was said on average, and what was."""
-
-    low: float
-    high: float
-    count: int
-    said: float
-    right: float
-
-
-@dataclass(frozen=True)
-class Reliability:
-    """The bins that have nodes, and the expected calibration error: the mean gap, by nodes."""
-
-    bins: tuple[Bin, ...]
-    ece: float
-    said: float
-    right: float
-
-
-def reliability(sureness: np.ndarray, is_right: np.ndarray) -> Reliability:
-    """In ten bins of equal width (Guo and others, ICML 2017); at least one node."""
-    place = np.minimum((sureness * RELIABILITY_BINS).astype(int), RELIABILITY_BINS - 1)
-    bins = []
-    for at in np.unique(place):
-        inside = place == at
-        said, right = float(sureness[inside].mean()), float(is_right[inside].mean())
-        bins.append(
-            Bin(
-                float(at / RELIABILITY_BINS),
-                float((at + 1) / RELIABILITY_BINS),
-                int(inside.sum()),
-                said,
-                right,
-            )
-        )
-    gap = sum(each.count * abs(each.said - each.right) for each in bins) / len(sureness)
-    return Reliability(tuple(bins), gap, float(sureness.mean()), float(is_right.mean()))
-
-
-Z = 1.96
-
-
-def wilson_interval(right: int, count: int) -> tuple[float, float]:
-    """The 95 % interval of a share (Wilson, 1927); sound for few nodes, and near 0 and 1."""
-    if not count:
-        return 0.0, 1.0
-    share, wide = right / count, Z * Z / count
-    middle = (share + wide / 2) / (1 + wide)
-    half = Z * math.sqrt(share * (1 - share) / count + wide / (4 * count)) / (1 + wide)
-    return max(0.0, middle - half), min(1.0, middle + half)

@@ -1,4 +1,4 @@
-"""The relations, how much each weighs, and how sure that is."""
+"""The weights of the relations: rows of the page, and the picture of a run folder."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from xtcl.report.scores import wilson_interval
 from xtcl.sampling.bootstrap import Range, weight_intervals
 from xtcl.sampling.xgsampler import RelationWeight, XGSampler
 
-FEW = 30
+_MIN_PAIRS = 30
+"""With fewer pairs, resampling shows too little of how much a weight may vary."""
+
+_ABOVE_COLOUR, _BELOW_COLOUR = "#2a6f97", "#c9ada7"
 
 
 @dataclass(frozen=True)
 class RelationRow:
-    """One relation. Without intervals the run was written before they could be made."""
+    """One relation. Runs of an older xtcl have no intervals."""
 
     title: str
     weight: float
@@ -30,27 +33,27 @@ class RelationRow:
     precision_interval: Range | None = None
 
     @property
-    def is_few(self) -> bool:
-        """Whether resampling has too few pairs to show how much they could vary."""
-        return self.support < FEW
+    def has_few_pairs(self) -> bool:
+        """Whether the interval rests on too few pairs."""
+        return self.support < _MIN_PAIRS
 
     @property
-    def is_clear(self) -> bool:
-        """Whether the interval of the weight leaves zero out."""
+    def excludes_zero(self) -> bool:
+        """Whether there is an interval of the weight and zero is outside of it."""
         return self.weight_interval is not None and (
             self.weight_interval[0] > 0 or self.weight_interval[1] < 0
         )
 
 
 def relation_rows(sampler: XGSampler, progress: Progress | None = None) -> tuple[RelationRow, ...]:
-    """All relations of the fit, the heaviest first."""
+    """All relations of the fit, sorted descending by weight."""
     intervals = weight_intervals(sampler, progress)
     rows = []
     for weight in sorted(sampler.relation_weights_, key=lambda w: -w.w1):
         interval = intervals.get(weight.relation)
-        # A few pairs that are all alike look the same however often they are drawn: a share of so
-        # many is never surer than its own interval.
-        alone = wilson_interval(round(weight.precision * weight.support), weight.support)
+        # Resamples of a few pairs that are all alike have no spread. The interval of the precision
+        # is therefore never narrower than that of a share of so many pairs.
+        share = wilson_interval(round(weight.precision * weight.support), weight.support)
         rows.append(
             RelationRow(
                 escape_text(relation_title(weight.relation)),
@@ -59,7 +62,7 @@ def relation_rows(sampler: XGSampler, progress: Progress | None = None) -> tuple
                 weight.precision,
                 weight.support,
                 None if interval is None else interval.weight,
-                None if interval is None else _widest(interval.precision, alone),
+                None if interval is None else _widest(interval.precision, share),
             )
         )
     return tuple(rows)
@@ -69,11 +72,8 @@ def _widest(first: Range, second: Range) -> Range:
     return min(first[0], second[0]), max(first[1], second[1])
 
 
-ABOVE, BELOW = "#2a6f97", "#c9ada7"
-
-
 def draw_weights(weights: Sequence[RelationWeight], path: Path, title: str = "") -> None:
-    """Bars of w1 (above) and w0 (below) for each relation in training order, with its precision."""
+    """Draw w1 (above) and w0 (below) of each relation in training order, with its precision."""
     from matplotlib.figure import Figure
 
     rows = list(weights)[::-1]
@@ -81,10 +81,18 @@ def draw_weights(weights: Sequence[RelationWeight], path: Path, title: str = "")
     axes = figure.subplots()
     places = range(len(rows))
     axes.barh(
-        [p + 0.19 for p in places], [w.w1 for w in rows], 0.36, color=ABOVE, label="above (w1)"
+        [p + 0.19 for p in places],
+        [w.w1 for w in rows],
+        0.36,
+        color=_ABOVE_COLOUR,
+        label="above (w1)",
     )
     axes.barh(
-        [p - 0.19 for p in places], [w.w0 for w in rows], 0.36, color=BELOW, label="below (w0)"
+        [p - 0.19 for p in places],
+        [w.w0 for w in rows],
+        0.36,
+        color=_BELOW_COLOUR,
+        label="below (w0)",
     )
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.set_yticks(
@@ -94,7 +102,7 @@ def draw_weights(weights: Sequence[RelationWeight], path: Path, title: str = "")
             for w in rows
         ],
         fontsize=9,
-        parse_math=False,  # a name with dollar signs is no formula
+        parse_math=False,  # dollar signs in a name do not start a formula
     )
     axes.set_xlabel("weight added to the score of a pair")
     axes.set_title(

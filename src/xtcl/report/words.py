@@ -1,4 +1,4 @@
-"""The summary in words, for readers who never saw the paper."""
+"""The summary of a run as text, for readers who do not know the method."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xtcl.errors import first_few
-from xtcl.report.data_health import FEW_TRAINED, DataHealth
-from xtcl.report.facts import CONFIDENT, NodesToReview
+from xtcl.report.data_health import MIN_TRAINED_LABELS, DataHealth
+from xtcl.report.facts import CONFIDENT_PROBABILITY, NodesToReview
 from xtcl.report.scores import LinkTest, NodeTest
 from xtcl.report.weights import RelationRow
 
-CLOSE = 0.03
-"""A mean gap between said and true probabilities that is small."""
+_SMALL_GAP = 0.03
+"""Up to this mean gap between confidence and accuracy, probabilities count as calibrated."""
 
-
-FEW = 30
-"""Held-out nodes below which scores say little."""
+_MIN_TEST_NODES = 30
+"""With fewer held-out nodes, the summary says that they are few."""
 
 
 @dataclass(frozen=True)
 class SummaryText:
-    """A point of the summary."""
+    """A point of the summary: its heading and its text."""
 
     head: str
     text: str
@@ -33,27 +32,17 @@ def summary_text(
     nodes: NodeTest | None,
     links: LinkTest | None,
     relations: Sequence[RelationRow],
-    alike: float,
-    look: NodesToReview,
+    base_rate: float,
+    review: NodesToReview,
 ) -> tuple[SummaryText, ...]:
-    """What a reader in a hurry should take along; `alike` is the share of all known pairs."""
-    said = [_quality(task, health, nodes, links), _signals(task, relations, alike)]
+    """The points of the summary; `base_rate` is the share of all known pairs that are alike."""
+    points = [_quality(task, health, nodes, links), signals_text(task, relations, base_rate)]
     if nodes is not None:
-        said.append(_trust(nodes))
-    careful = _careful(health, nodes, look)
-    if careful:
-        said.append(SummaryText("Be careful with", " ".join(careful)))
-    return tuple(said)
-
-
-def percent(share: float, digits: int = 0) -> str:
-    """A share in percent, which no line ends inside of."""
-    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
-
-
-def rough(share: float) -> str:
-    """A share in percent, with a digit more where it is small."""
-    return percent(share, 1 if 0 < share < 0.1 else 0)
+        points.append(calibration_text(nodes))
+    cautions = caution_sentences(health, nodes, review)
+    if cautions:
+        points.append(SummaryText("Be careful with", " ".join(cautions)))
+    return tuple(points)
 
 
 def _quality(
@@ -62,13 +51,13 @@ def _quality(
     head = "How good it is"
     if nodes is not None:
         low, high = nodes.interval
-        few = " That is few nodes to judge by." if nodes.count < FEW else ""
+        few = " That is few nodes to judge by." if nodes.count < _MIN_TEST_NODES else ""
         return SummaryText(
             head,
             f"Of {nodes.count:,} nodes whose label was kept from the fit, it gives "
             f"{percent(nodes.accuracy, 1)} the right class (95 % interval {100 * low:.1f} to "
             f"{percent(high, 1)}). Always naming the most common class would be right for "
-            f"{percent(nodes.guess, 1)}.{few}",
+            f"{percent(nodes.majority_accuracy, 1)}.{few}",
         )
     if links is not None:
         return SummaryText(
@@ -87,26 +76,29 @@ def _quality(
     )
 
 
-def _signals(task: str, relations: Sequence[RelationRow], share: float) -> SummaryText:
+def signals_text(task: str, relations: Sequence[RelationRow], base_rate: float) -> SummaryText:
+    """The relations with the largest weights, of those that are clearly positive."""
     alike = "linked" if task == "links" else "of one class" if task == "nodes" else "alike"
     best = [
-        row for row in relations if row.weight > 0 and (row.is_clear or not row.weight_interval)
+        row
+        for row in relations
+        if row.weight > 0 and (row.excludes_zero or not row.weight_interval)
     ]
     if not best:
         return SummaryText(
             "What mattered",
             f"Nothing for certain: no relation clearly speaks for two nodes being {alike} here.",
         )
-    best.sort(key=lambda row: row.is_few)  # those that rest on many pairs first, else by weight
+    best.sort(key=lambda row: row.has_few_pairs)  # relations with many pairs first, then by weight
     first = best[0]
-    few = " (few pairs)" if first.is_few else ""
+    few = " (few pairs)" if first.has_few_pairs else ""
     text = (
         f"The strongest sign that two nodes are {alike} is “{first.title}”{few}: of the "
-        f"{first.support:,} known pairs that stand out by it, {rough(first.precision)} are; of all "
-        f"known pairs, {rough(share)}."
+        f"{first.support:,} known pairs that stand out by it, {short_percent(first.precision)} "
+        f"are; of all known pairs, {short_percent(base_rate)}."
     )
     others = " and ".join(f"“{row.title}”" for row in best[1:3])
-    unclear = sum(not row.is_clear for row in relations if row.weight_interval is not None)
+    unclear = sum(not row.excludes_zero for row in relations if row.weight_interval is not None)
     if others:
         text += f" Next: {others}."
     if unclear:
@@ -114,15 +106,16 @@ def _signals(task: str, relations: Sequence[RelationRow], share: float) -> Summa
     return SummaryText("What mattered", text)
 
 
-def _trust(nodes: NodeTest) -> SummaryText:
+def calibration_text(nodes: NodeTest) -> SummaryText:
+    """Whether the confidence on held-out nodes agrees with the accuracy there."""
     found = nodes.reliability
-    gap = found.said - found.right
+    gap = found.mean_confidence - found.accuracy
     low, high = nodes.interval
-    if found.ece <= CLOSE:
+    if found.ece <= _SMALL_GAP:
         verdict = "you can take its probabilities at their word"
-    elif low <= found.said <= high and abs(gap) >= CLOSE:
+    elif low <= found.mean_confidence <= high and abs(gap) >= _SMALL_GAP:
         verdict = f"no more apart than {nodes.count:,} nodes can tell"
-    elif abs(gap) < CLOSE:
+    elif abs(gap) < _SMALL_GAP:
         verdict = "right on average, but too high in places and too low in others"
     elif gap > 0:
         verdict = "it is too sure of itself"
@@ -130,37 +123,51 @@ def _trust(nodes: NodeTest) -> SummaryText:
         verdict = "it is more modest than it need be"
     return SummaryText(
         "How far to trust a probability",
-        f"On held-out nodes it says {percent(found.said)} on average, and is right for "
-        f"{percent(found.right)}: {verdict} (mean gap {100 * found.ece:.1f} points).",
+        f"On held-out nodes it says {percent(found.mean_confidence)} on average, and is right for "
+        f"{percent(found.accuracy)}: {verdict} (mean gap {100 * found.ece:.1f} points).",
     )
 
 
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
-
-
-def _careful(health: DataHealth, nodes: NodeTest | None, look: NodesToReview) -> list[str]:
-    told = []
-    if look.sure_wrong:
-        told.append(
-            f"{look.sure_wrong:,} held-out node{_s(look.sure_wrong)} "
-            f"that it was {percent(CONFIDENT)} "
-            "sure of or more, and wrong."
+def caution_sentences(
+    health: DataHealth, nodes: NodeTest | None, review: NodesToReview
+) -> list[str]:
+    """Sentences about errors, classes and nodes that need care."""
+    sentences = []
+    if review.confident_errors:
+        sentences.append(
+            f"{_count(review.confident_errors, 'held-out node')} that it was "
+            f"{percent(CONFIDENT_PROBABILITY)} sure of or more, and wrong."
         )
-    if nodes is not None and nodes.scores and (nodes.scores[0].found or 0.0) < nodes.accuracy:
+    if nodes is not None and nodes.scores and (nodes.scores[0].recall or 0.0) < nodes.accuracy:
         worst = nodes.scores[0]
-        told.append(
-            f"Class “{worst.name}”: {percent(worst.found or 0.0)} of its {worst.count:,} "
-            f"held-out node{_s(worst.count)} found."
+        sentences.append(
+            f"Class “{worst.name}”: {percent(worst.recall or 0.0)} of its "
+            f"{_count(worst.count, 'held-out node')} found."
         )
-    if health.scarce:
-        named = first_few(f"“{size.name}” ({size.trained})" for size in health.scarce)
-        told.append(f"Classes with fewer than {FEW_TRAINED} labels to learn from: {named}.")
+    if health.rare_classes:
+        named = first_few(f"“{size.name}” ({size.trained})" for size in health.rare_classes)
+        sentences.append(
+            f"Classes with fewer than {MIN_TRAINED_LABELS} labels to learn from: {named}."
+        )
     if health.isolated:
-        told.append(f"{health.isolated:,} node{_s(health.isolated)} without any link.")
-    if health.blank:
-        told.append(f"{health.blank:,} node{_s(health.blank)} without any attribute.")
-    by_chance = health.by_chance or 0.0
-    if health.homophily is not None and health.homophily < by_chance + 0.05:
-        told.append("Links here join classes as chance would: neighbours say little.")
-    return told
+        sentences.append(f"{_count(health.isolated, 'node')} without any link.")
+    if health.without_attributes:
+        sentences.append(f"{_count(health.without_attributes, 'node')} without any attribute.")
+    expected = health.expected_homophily or 0.0
+    if health.homophily is not None and health.homophily < expected + 0.05:
+        sentences.append("Links here join classes as chance would: neighbours say little.")
+    return sentences
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share in percent, with a space that no line breaks at."""
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def short_percent(share: float) -> str:
+    """A share in percent, with one decimal where it is below 10 %."""
+    return percent(share, 1 if 0 < share < 0.1 else 0)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

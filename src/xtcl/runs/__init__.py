@@ -1,1 +1,1 @@
-"""Run directories: what a fit writes, and how it is read back."""
+"""The folder that a fit writes, and the settings files it reads."""

@@ -1,8 +1,7 @@
-"""A fitted model on disk: safetensors, JSON and one pickle-free npz. Reading runs no code from it.
+"""A fitted model on disk: safetensors, JSON and an npz without pickle. Reading runs no stored code.
 
-`model.json` names the schema version, how the model was made, the SHA-256 of every other file and
-one of its own content; a file that is missing, cut short or altered is refused before anything in
-it is used.
+`model.json` has the schema version, the parameters, and the SHA-256 of every other file and of its
+own content. A file that is missing, cut short or altered is refused before anything in it is used.
 """
 
 from __future__ import annotations
@@ -45,20 +44,25 @@ if TYPE_CHECKING:
 SCHEMA = 3
 
 
-HEADS: dict[str, Any] = {"nodes": LogisticHead, "links": SignalHead}
+_HEADS: dict[str, Any] = {"nodes": LogisticHead, "links": SignalHead}
 
 
-LOCAL = ("progress", "device", "store")
-"""Parameters that belong to the machine of the fit."""
+_LOCAL_PARAMETERS = ("progress", "device", "store")
+"""Parameters that depend on the machine, and are not saved."""
 
 
-FILES = ("training_graph.npz", "encoder.safetensors", "tables.safetensors", "head.safetensors")
+MODEL_FILES = (
+    "training_graph.npz",
+    "encoder.safetensors",
+    "tables.safetensors",
+    "head.safetensors",
+)
 
 
 def refuse_own_head(model: XTCL) -> None:
-    """Refuse a head that nothing here could read back."""
+    """Refuse a model whose head cannot be read back: that of a custom task."""
     name = model.fitted_task_.task.name
-    if model.head_ is not None and name not in HEADS:
+    if model.head_ is not None and name not in _HEADS:
         raise UsageError(
             f"The task '{name}' has a head of its own, and a file would not know how to make it "
             "again: keep what you need of embedding_ and predict_proba(), or fit anew."
@@ -68,13 +72,13 @@ def refuse_own_head(model: XTCL) -> None:
 def save_model(model: XTCL, folder: Path) -> None:
     """Write the model's files, `model.json` last."""
     folder.mkdir(parents=True, exist_ok=True)
-    side = model.training_data_
-    side.graph.save(folder / "training_graph.npz")
+    data = model.training_data_
+    data.graph.save(folder / "training_graph.npz")
     tables = {"embedding": model.embedding_, "positives": model.positives_}
     tables |= counts_to_arrays(model.sampler_)
     tables |= {f"losses.{i}": np.array(curve) for i, curve in enumerate(model.loss_curves_)}
-    if side.non_links is not None:
-        tables["non_links"] = np.array(side.non_links)
+    if data.non_links is not None:
+        tables["non_links"] = np.array(data.non_links)
     weights = {k: v.cpu().numpy() for k, v in model.encoder_.state_dict().items()}
     head = {} if model.head_ is None else model.head_.to_tensors()
     for name, tensors in (("encoder", weights), ("tables", tables), ("head", head)):
@@ -88,16 +92,16 @@ def save_model(model: XTCL, folder: Path) -> None:
         "environment": model.environment_,
         "block_rows": model.sampler_.block_rows,
         "relations": [relation_json(r) for r in model.sampler_.relations_],
-        "sha256": {name: _digest(folder / name) for name in FILES},
+        "sha256": {name: file_digest(folder / name) for name in MODEL_FILES},
     }
-    described["digest"] = _own_digest(described)
+    described["digest"] = description_digest(described)
     with atomic_path(folder / "model.json") as temporary:
         temporary.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
 
 
 def plain_parameters(model: XTCL) -> dict[str, object]:
-    """The estimator's parameters, with a word in the place of objects and without what is local."""
-    stored = {k: v for k, v in model.get_params().items() if k not in LOCAL}
+    """The estimator's parameters that are saved, with names in the place of objects."""
+    stored = {k: v for k, v in model.get_params().items() if k not in _LOCAL_PARAMETERS}
     stored["task"] = model.fitted_task_.task.name
     stored["encoder"] = model.encoder if isinstance(model.encoder, str) else "own"
     stored["relations"] = [relation.name for relation in model.sampler_.relations_]
@@ -112,7 +116,7 @@ def relation_json(relation: Any) -> dict[str, object]:
 
 @contextmanager
 def refusing_damage(folder: Path) -> Iterator[None]:
-    """Turn whatever contents of the wrong kind lead to into a sentence."""
+    """Turn an error from damaged contents into a `DataError` that names the folder."""
     try:
         yield
     except XTCLError:
@@ -126,7 +130,7 @@ def refusing_damage(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def refusing_settings(folder: Path) -> Iterator[None]:
-    """Say of settings that cannot be used that the file has them, not the user."""
+    """Turn an error about settings into a `DataError`: the file has them, not the user."""
     try:
         yield
     except UsageError as broken:
@@ -156,8 +160,8 @@ def load_model(
             f"The files in '{folder}' do not belong together: the graph has {graph.num_nodes} "
             f"nodes, and embedding and positives have the shapes {shapes}."
         )
-    side = TrainingData(graph, tables.get("non_links"))
-    view = TrainingView.of(graph, side.labelled)
+    data = TrainingData(graph, tables.get("non_links"))
+    view = TrainingView.of(graph, data.labelled)
     sampler = XGSampler(
         model.relations,
         recipe.sampler,
@@ -174,14 +178,14 @@ def load_model(
         tuple(tuple(map(float, tables[f"losses.{i}"])) for i in range(len(plan.members))),
     )
     known = task if task is not None else _task(folder, described["parameters"]["task"])
-    kind = HEADS.get(known.name)
+    kind = _HEADS.get(known.name)
     head = None if kind is None else kind.from_tensors(_tensors(folder, "head"))
     model.recipe_ = recipe
-    model._take(FittedTask(known, fitted, head, graph.num_classes), side)
+    model.set_fitted(FittedTask(known, fitted, head, graph.num_classes), data)
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """`model.json`, with every file it names checked."""
+    """Read `model.json`, and check the digest of every file it names."""
     place = folder / "model.json"
     if not place.is_file():
         raise DataError(
@@ -202,10 +206,10 @@ def read_description(folder: Path) -> dict[str, Any]:
             f"'{folder}' was written by {age} xtcl (schema {schema}; this one reads {SCHEMA}). "
             f"{remedy}"
         )
-    if digest != _own_digest(described):
+    if digest != description_digest(described):
         raise DataError(f"'{place}' is not as it was saved; fit and save the model again.")
-    for name in FILES:
-        if not (folder / name).is_file() or _digest(folder / name) != described["sha256"][name]:
+    for name in MODEL_FILES:
+        if not (folder / name).is_file() or file_digest(folder / name) != described["sha256"][name]:
             raise DataError(
                 f"'{folder / name}' is missing or not as it was saved; fit and save the model "
                 "again, or copy the whole folder anew."
@@ -255,11 +259,13 @@ def _tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
         ) from broken
 
 
-def _own_digest(described: dict[str, Any]) -> str:
+def description_digest(described: dict[str, Any]) -> str:
+    """The SHA-256 of `model.json`, without the digest in it."""
     rest = {name: value for name, value in described.items() if name != "digest"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def _digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

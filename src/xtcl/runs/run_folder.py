@@ -1,4 +1,21 @@
-"""The --out folder of `xtcl fit`: what may be written to it, and the figures it holds already."""
+"""The folder of a run: everything about one fit, written by `write_run` and read by `read_run`.
+
+| file | content |
+|---|---|
+| `config.toml` | every setting, resolved |
+| `split.json` | which nodes or links are for training and for the test |
+| `test_labels.json` | labels of the test nodes, for the report |
+| `metrics.json` | scores on the test side, and the seconds the fit took |
+| `relation_weights.json`, `.png` | the weight of each relation |
+| `model/` | the model, which `XTCL.load` reads |
+| `embeddings.parquet` | a row for each node: `node` and `embedding` |
+| `events.jsonl` | relations left out, and the loss of every encoder and epoch |
+| `report.html` | the page that `xtcl report` writes |
+
+Only `metrics.json`, `test_labels.json`, the test part of `split.json` and the page depend on the
+test side. On a CPU everything but the seconds repeats to the byte. `metrics.json` is written last,
+so a folder that has it is complete.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +37,7 @@ from xtcl.errors import DataError, UsageError
 from xtcl.files import atomic_path
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
-from xtcl.inference.tables import write_embeddings
+from xtcl.inference.tables import names_of, write_embeddings
 from xtcl.relations.registry import make_relation
 from xtcl.report.weights import draw_weights
 from xtcl.runs.config_file import recipe_tables, to_toml
@@ -42,74 +59,12 @@ if TYPE_CHECKING:
 
 
 CHECKPOINTS = "checkpoint"
+"""Folder with the intermediate results of an unfinished fit."""
 
+_TEST_LABELS = "test_labels.json"
 
-def is_finished(out: Path) -> bool:
-    """Whether `out` is a complete run of ours."""
-    return (out / "model" / "model.json").is_file() and (out / "metrics.json").is_file()
-
-
-def is_interrupted(out: Path) -> bool:
-    """Whether `out` holds the intermediate results of a fit of ours."""
-    return (out / CHECKPOINTS / "identity.json").is_file()
-
-
-def check_out(out: Path, resume: bool) -> None:
-    """Refuse a place that holds anything but our own work; writes nothing."""
-    there = next((place for place in (out, *out.parents) if place.exists()), out)
-    if there.exists() and not there.is_dir():
-        raise UsageError(f"--out '{out}' cannot be a folder: '{there}' is a file; choose another.")
-    if is_finished(out):
-        if not resume:
-            raise UsageError(f"'{out}' holds a finished run; choose another --out, or remove it.")
-    elif there == out and any(out.iterdir()) and not is_interrupted(out):
-        raise UsageError(
-            f"'{out}' holds files that `xtcl fit` did not write, and they are left as they are; "
-            "choose a new or an empty folder for --out."
-        )
-
-
-def finished_metrics(out: Path, identity: str) -> dict[str, Any]:
-    """The figures of the finished run in `out`; refuses those of another fit than `identity`."""
-    path = out / "metrics.json"
-    metrics = read_metrics(out)
-    if not {"metric", "compared"} <= metrics.keys():
-        raise DataError(f"'{path}' was not written by `xtcl fit`, or is damaged: remove '{out}'.")
-    if metrics.get("identity") != identity:
-        raise UsageError(
-            f"'{out}' holds the finished run of another graph, seed or setting; choose another "
-            "--out, or remove that folder."
-        )
-    return metrics
-
-
-def read_metrics(out: Path) -> dict[str, Any]:
-    """What the run in `out` has of figures; nothing where the file is not ours."""
-    try:
-        metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return metrics if isinstance(metrics, dict) else {}
-
-
-# The run directory of a fit.
-#
-# | file | what is in it |
-# |---|---|
-# | `config.toml` | every setting, resolved |
-# | `split.json` | which nodes or links trained and tested |
-# | `test_labels.json` | the labels of the test nodes, for the report |
-# | `metrics.json` | scores on the test side, and the seconds the fit took |
-# | `relation_weights.json`, `.png` | what the sampler learned about each relation |
-# | `model/` | the model, loadable with `XTCL.load` |
-# | `embeddings.parquet` | one row a node |
-# | `events.jsonl` | what happened: relations left out, every encoder's loss of every epoch |
-# | `report.html` | the page that `xtcl report` writes |
-#
-# All but `metrics.json`, `test_labels.json`, the test part of `split.json` and the page follow
-# from
-# the training side alone, and all but the seconds repeat to the byte on a CPU.
-# `metrics.json` comes last: a directory that has it is complete.
+_PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn")
+"""The packages whose versions can change a result."""
 
 
 def write_run(
@@ -119,7 +74,7 @@ def write_run(
     split: NodeSplit | LinkSplit | None = None,
     metrics: Mapping[str, object] | None = None,
 ) -> None:
-    """Write everything about a fit into `folder`."""
+    """Write everything about a fit into `folder`; see the top of this file for what is in it."""
     refuse_own_head(model)
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
@@ -129,12 +84,12 @@ def write_run(
     _write(place / "config.toml", config_text(model))
     if split is not None:
         _write(place / "split.json", json.dumps(split.to_json()))
-    write_held_out(place, model.test_labels_ if split is model.split_ else None)
+    _write_test_labels(place, model.test_labels_ if split is model.split_ else None)
     weights = [weight.to_json() for weight in model.relation_weights_]
     _write(place / "relation_weights.json", json.dumps(weights, indent=2) + "\n")
     draw_weights(model.relation_weights_, place / "relation_weights.png", title=graph.name)
-    write_embeddings(place / "embeddings.parquet", model.embedding_, graph)
-    _write(place / "events.jsonl", "".join(json.dumps(event) + "\n" for event in events(model)))
+    write_embeddings(place / "embeddings.parquet", names_of(graph), model.embedding_, as_lists=True)
+    _write(place / "events.jsonl", "".join(json.dumps(event) + "\n" for event in fit_events(model)))
     save_model(model, place / "model")
     _write(place / "metrics.json", json.dumps(dict(metrics or {}), indent=2) + "\n")
 
@@ -146,7 +101,7 @@ def read_run(
     encoder: nn.Module | None = None,
     task: Task | None = None,
 ) -> XTCL:
-    """The model of a run directory, an estimator of the given kind."""
+    """Read the model of a run folder, as an instance of `kind`."""
     place = Path(folder) / "model"
     with refusing_damage(place):
         described = read_description(place)
@@ -159,29 +114,13 @@ def read_run(
         load_model(place, described, model, encoder, task)
         model.environment_ = described.get("environment", {})
     graph = model.training_data_.graph
-    model.split_ = read_split(Path(folder) / "split.json", graph.num_nodes)
-    model.test_labels_ = read_held_out(Path(folder), model.split_, graph.num_classes)
+    model.split_ = _read_split(Path(folder) / "split.json", graph.num_nodes)
+    model.test_labels_ = _read_test_labels(Path(folder), model.split_, graph.num_classes)
     model.set_params(
         encoder=encoder if encoder is not None else model.encoder,
         task=task if task is not None else model.task,
     )
     return model
-
-
-def read_split(path: Path, num_nodes: int) -> NodeSplit | LinkSplit | None:
-    """The split that `write_run` wrote; None where the fit had none."""
-    if not path.is_file():
-        return None
-    with refusing_file(path):
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        split = (LinkSplit if stored["kind"] == "links" else NodeSplit).from_json(stored)
-    parts = (split.train, split.test)
-    if any(part.size and (part.min() < 0 or part.max() >= num_nodes) for part in parts):
-        raise DataError(
-            f"'{path}' names nodes that the graph of {num_nodes:,} nodes does not have; fit and "
-            "save the model again."
-        )
-    return split
 
 
 def config_text(model: XTCL) -> str:
@@ -201,62 +140,88 @@ def config_text(model: XTCL) -> str:
     )
 
 
-def events(model: XTCL) -> list[dict[str, Any]]:
-    """What happened in a fit, in order."""
+def fit_events(model: XTCL) -> list[dict[str, Any]]:
+    """The graph, what was left out, and every epoch of a fit, in this order."""
     graph = model.training_data_.graph
-    happened: list[dict[str, Any]] = [{"event": "graph", **graph.summary()}]
-    happened += [
+    found: list[dict[str, Any]] = [{"event": "graph", **graph.summary()}]
+    found += [
         {"event": "relation left out", "relation": name, "lacks": kinds}
         for name, kinds in model.sampler_.left_out_.items()
     ]
-    happened += [
+    found += [
         {"event": "index", "relation": name, "recall": recall}
         for name, recall in model.sampler_.index_recall_.items()
     ]
-    happened += [
+    found += [
         {"event": "epoch", "encoder": encoder, "epoch": epoch, "loss": loss}
         for encoder, curve in enumerate(model.loss_curves_, start=1)
         for epoch, loss in enumerate(curve, start=1)
     ]
-    return happened
+    return found
 
 
-def _write(path: Path, text: str) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+def is_finished(out: Path) -> bool:
+    """Whether `out` holds a complete run."""
+    return (out / "model" / "model.json").is_file() and (out / "metrics.json").is_file()
 
 
-PARTS = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn")
-"""The packages whose versions can change a result."""
+def _is_interrupted(out: Path) -> bool:
+    """Whether `out` holds the intermediate results of an unfinished fit."""
+    return (out / CHECKPOINTS / "identity.json").is_file()
+
+
+def check_out(out: Path, resume: bool) -> None:
+    """Refuse a folder with files that `xtcl fit` did not write. Writes nothing."""
+    existing = next((place for place in (out, *out.parents) if place.exists()), out)
+    if existing.exists() and not existing.is_dir():
+        raise UsageError(
+            f"--out '{out}' cannot be a folder: '{existing}' is a file; choose another."
+        )
+    if is_finished(out):
+        if not resume:
+            raise UsageError(f"'{out}' holds a finished run; choose another --out, or remove it.")
+    elif existing == out and any(out.iterdir()) and not _is_interrupted(out):
+        raise UsageError(
+            f"'{out}' holds files that `xtcl fit` did not write, and they are left as they are; "
+            "choose a new or an empty folder for --out."
+        )
+
+
+def finished_metrics(out: Path, identity: str) -> dict[str, Any]:
+    """The metrics of the finished run in `out`; refuses a run of another fit than `identity`."""
+    path = out / "metrics.json"
+    metrics = read_metrics(out)
+    if not {"metric", "compared"} <= metrics.keys():
+        raise DataError(f"'{path}' was not written by `xtcl fit`, or is damaged: remove '{out}'.")
+    if metrics.get("identity") != identity:
+        raise UsageError(
+            f"'{out}' holds the finished run of another graph, seed or setting; choose another "
+            "--out, or remove that folder."
+        )
+    return metrics
+
+
+def read_metrics(out: Path) -> dict[str, Any]:
+    """The metrics of the run in `out`; empty where the file is missing or cannot be read."""
+    try:
+        metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return metrics if isinstance(metrics, dict) else {}
 
 
 def environment(device: torch.device) -> dict[str, str]:
-    """Versions by package, and the device; nothing names the host."""
+    """Versions by package, and the device. Nothing in it names the host."""
     import xtcl
 
     gpu = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
     return {
         "xtcl": xtcl.__version__,
         "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in PARTS},
+        **{name: importlib.metadata.version(name) for name in _PACKAGES},
         "system": f"{platform.system()} {platform.machine()}",
         "device": f"{device.type}{gpu}",
     }
-
-
-FILE = "test_labels.json"
-
-
-@contextmanager
-def refusing_file(path: Path) -> Iterator[None]:
-    """Turn contents of the wrong kind into a sentence that names the file."""
-    try:
-        yield
-    except (AttributeError, LookupError, OSError, TypeError, ValueError) as broken:
-        raise DataError(
-            f"'{path}' cannot be read ({type(broken).__name__}: {broken}); fit and save the model "
-            "again."
-        ) from broken
 
 
 def held_out_labels(graph: Graph, split: NodeSplit | LinkSplit | None) -> np.ndarray | None:
@@ -266,9 +231,9 @@ def held_out_labels(graph: Graph, split: NodeSplit | LinkSplit | None) -> np.nda
     return np.asarray(graph.labels[split.test])
 
 
-def write_held_out(folder: Path, labels: np.ndarray | None) -> None:
-    """Write the labels; without any, remove those of an earlier run."""
-    path = folder / FILE
+def _write_test_labels(folder: Path, labels: np.ndarray | None) -> None:
+    """Write the labels. None removes those of an earlier run."""
+    path = folder / _TEST_LABELS
     if labels is None:
         path.unlink(missing_ok=True)
         return
@@ -276,14 +241,14 @@ def write_held_out(folder: Path, labels: np.ndarray | None) -> None:
         temporary.write_text(json.dumps({"labels": labels.tolist()}), encoding="utf-8")
 
 
-def read_held_out(
+def _read_test_labels(
     folder: Path, split: NodeSplit | LinkSplit | None, num_classes: int
 ) -> np.ndarray | None:
-    """What `write_held_out` wrote; None where there is nothing."""
-    path = folder / FILE
+    """Read what `_write_test_labels` wrote; None where there is no file."""
+    path = folder / _TEST_LABELS
     if not isinstance(split, NodeSplit) or not path.is_file():
         return None
-    with refusing_file(path):
+    with _refusing_file(path):
         labels = np.array(json.loads(path.read_text(encoding="utf-8"))["labels"])
         codes = labels.astype(np.int64)
     if codes.shape != split.test.shape or not np.isin(codes, np.arange(-1, num_classes)).all():
@@ -291,3 +256,36 @@ def read_held_out(
             f"'{path}' does not belong to the split beside it; fit and save the model again."
         )
     return codes
+
+
+def _read_split(path: Path, num_nodes: int) -> NodeSplit | LinkSplit | None:
+    """Read the split; None where the fit had none."""
+    if not path.is_file():
+        return None
+    with _refusing_file(path):
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        split = (LinkSplit if stored["kind"] == "links" else NodeSplit).from_json(stored)
+    parts = (split.train, split.test)
+    if any(part.size and (part.min() < 0 or part.max() >= num_nodes) for part in parts):
+        raise DataError(
+            f"'{path}' names nodes that the graph of {num_nodes:,} nodes does not have; fit and "
+            "save the model again."
+        )
+    return split
+
+
+@contextmanager
+def _refusing_file(path: Path) -> Iterator[None]:
+    """Turn an error from damaged contents into a `DataError` that names the file."""
+    try:
+        yield
+    except (AttributeError, LookupError, OSError, TypeError, ValueError) as broken:
+        raise DataError(
+            f"'{path}' cannot be read ({type(broken).__name__}: {broken}); fit and save the model "
+            "again."
+        ) from broken
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

@@ -14,7 +14,7 @@ import pytest
 from page_runs import HOSTILE, hostile_fit
 
 from xtcl.report.facts import escape_text
-from xtcl.report.node_map import SIDE
+from xtcl.report.node_map import MAP_SIZE
 from xtcl.report.page import render, summarise
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -124,8 +124,8 @@ def test_a_node_shows_its_id_as_text(page: Any) -> None:
     page.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvas)
     width, height = canvas.size["width"], canvas.size["height"]
     for node in range(len(HOSTILE)):
-        x = MARGIN + data["x"][node] / SIDE * (width - 2 * MARGIN) - width / 2
-        y = MARGIN + (1 - data["y"][node] / SIDE) * (height - 2 * MARGIN) - height / 2
+        x = MARGIN + data["x"][node] / MAP_SIZE * (width - 2 * MARGIN) - width / 2
+        y = MARGIN + (1 - data["y"][node] / MAP_SIZE) * (height - 2 * MARGIN) - height / 2
         ActionChains(page, 0).move_to_element_with_offset(canvas, round(x), round(y)).perform()
         _soon(page, partial(_tells_of, page, tip, escape_text(HOSTILE[node])))
     assert "Predicted: " in tip.text

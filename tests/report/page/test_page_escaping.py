@@ -12,7 +12,7 @@ from page_runs import HOSTILE, few_resamples, hostile_fit
 
 from xtcl.errors import NotFittedError, UsageError
 from xtcl.estimator import XTCL
-from xtcl.report.facts import LONGEST, escape_text
+from xtcl.report.facts import MAX_TEXT_LENGTH, escape_text
 from xtcl.report.page import breakable, render, script_json, summarise
 
 __all__ = ["few_resamples"]
@@ -60,7 +60,7 @@ def test_hostile_names_are_text(task: str) -> None:
     assert "{{" not in read.text
     data = json.loads(read.scripts[0])
     assert data["names"][:11] == [escape_text(name) for name in HOSTILE]
-    assert all(len(name) <= LONGEST for name in data["names"])
+    assert all(len(name) <= MAX_TEXT_LENGTH for name in data["names"])
     page.encode()  # every character can be written
 
 

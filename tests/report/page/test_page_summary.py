@@ -14,12 +14,12 @@ from small_runs import Recorder, small_graph, small_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, node_split
 from xtcl.report.data_health import data_health
-from xtcl.report.facts import POSITIVES, RunFacts, mean_cosine
-from xtcl.report.node_map import SIDE, node_map, project
+from xtcl.report.facts import POSITIVES_SHOWN, RunFacts, mean_cosine
+from xtcl.report.node_map import MAP_SIZE, node_map, project
 from xtcl.report.page import render, summarise
-from xtcl.report.scores import MOST, node_test, reliability, wilson_interval
+from xtcl.report.scores import MAX_MATRIX_CLASSES, node_test, reliability, wilson_interval
 from xtcl.report.weights import RelationRow
-from xtcl.report.words import _careful, _signals, _trust
+from xtcl.report.words import calibration_text, caution_sentences, signals_text
 from xtcl.tasks.custom import CustomTask
 
 __all__ = ["few_resamples"]
@@ -45,7 +45,7 @@ def test_the_test_side_of_nodes() -> None:
         code = found.names.index(score.name)
         own = [u for u in split.test if labels[u] == code]
         assert score.count == len(own)
-        assert score.found == pytest.approx(np.mean([said[u] == code for u in own]))
+        assert score.recall == pytest.approx(np.mean([said[u] == code for u in own]))
     assert found.interval[0] < found.accuracy < found.interval[1]
     assert found.reliability == reliability(
         chances.max(axis=1)[split.test], said[split.test] == labels[split.test]
@@ -67,7 +67,7 @@ def test_reliability_against_a_loop() -> None:
             total += len(inside) / 300 * abs(said - was)
     assert found.ece == pytest.approx(total)
     assert sum(each.count for each in found.bins) == 300
-    assert all(each.low <= each.said <= each.high for each in found.bins)
+    assert all(each.low <= each.mean_confidence <= each.high for each in found.bins)
 
 
 def test_wilson_s_interval() -> None:
@@ -88,7 +88,7 @@ def test_the_health_of_the_data() -> None:
         assert found.largest == sizes[-1]
         assert found.isolated == len(list(nx.isolates(other))) >= 2
         assert found.links == other.number_of_edges()  # the held-out ones, too
-        assert found.blank >= 1
+        assert found.without_attributes >= 1
         if task == "nodes":
             labels = graph.labels
             assert labels is not None
@@ -102,16 +102,16 @@ def test_the_health_of_the_data() -> None:
 def test_nodes_to_look_at() -> None:
     model = hostile_fit("nodes")
     facts = RunFacts.of(model)
-    look = summarise(model).look
+    look = summarise(model).review
     chances = [node.probability for node in look.wrong]
     assert chances == sorted(chances, reverse=True)
     assert all(node.known != node.predicted for node in look.wrong)
-    assert [n.probability for n in look.unsure] == sorted(n.probability for n in look.unsure)
-    assert [n.links for n in look.alone] == sorted(n.links for n in look.alone)
+    assert [n.probability for n in look.uncertain] == sorted(n.probability for n in look.uncertain)
+    assert [n.links for n in look.fewest_links] == sorted(n.links for n in look.fewest_links)
     near = mean_cosine(facts)
     for u in (0, 5, 33, 79):
         others = list(facts.graph.adjacency[[u]].indices)
-        others += [v for v in facts.positives[u, :POSITIVES] if v >= 0]
+        others += [v for v in facts.positives[u, :POSITIVES_SHOWN] if v >= 0]
         rows = facts.embedding / np.linalg.norm(facts.embedding, axis=1, keepdims=True)
         expected = np.mean([rows[u] @ rows[v] for v in others]) if others else 0.0
         assert near[u] == pytest.approx(expected, abs=1e-5)
@@ -126,19 +126,19 @@ def test_the_map_keeps_the_principal_axes() -> None:
     for axis in range(2):
         assert abs(np.corrcoef(places[:, axis], u[:, axis])[0, 1]) > 0.999
     assert places.min() == 0
-    assert places.max() == SIDE
+    assert places.max() == MAP_SIZE
     assert project(np.ones((4, 3)))[1] == 0.0
 
 
 def test_a_larger_graph_is_drawn_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xtcl.report.node_map.MOST", 30)
+    monkeypatch.setattr("xtcl.report.node_map.MAX_NODES_DRAWN", 30)
     facts = RunFacts.of(hostile_fit("nodes"))
     drawn = node_map(facts)
     assert drawn.of == 80
     assert len(drawn.x) == len(drawn.positives) == 30
     for row, name in zip(drawn.positives, drawn.names, strict=False):
         node = [facts.name(u) for u in range(80)].index(name)
-        expected = [facts.name(v) for v in facts.positives[node, :POSITIVES] if v >= 0]
+        expected = [facts.name(v) for v in facts.positives[node, :POSITIVES_SHOWN] if v >= 0]
         assert [drawn.names[place] for place in row] == expected
 
 
@@ -147,7 +147,7 @@ def test_precision_compares_with_all_known_pairs() -> None:
     counts = model.sampler_.counts_.counts.tolist()
     expected = sum(row[1] for row in counts) / sum(map(sum, counts))
     found = summarise(model)
-    assert found.alike == pytest.approx(expected)
+    assert found.base_rate == pytest.approx(expected)
     assert len(found.relations) == 9
     assert all(row.weight_interval is not None for row in found.relations)
 
@@ -163,9 +163,9 @@ def test_links_show_what_applies() -> None:
     assert sum(found.links.link_shares) == pytest.approx(1.0)
     scores = model.predict_proba(split.test)
     assert [pair.score for pair in found.links.missed] == pytest.approx(sorted(scores)[:8])
-    assert not found.look.wrong
-    assert not found.look.unsure
-    assert found.look.alone
+    assert not found.review.wrong
+    assert not found.review.uncertain
+    assert found.review.fewest_links
 
 
 def test_a_report_tells_how_far_it_is(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_report_tells_how_far_it_is(tmp_path: Path) -> None:
 def test_a_fit_on_everything_has_nothing_held_out() -> None:
     found = summarise(small_model(epochs=2).fit(small_graph()))
     assert found.nodes is None
-    assert "none held out" in found.words[0].text
+    assert "none held out" in found.points[0].text
 
 
 def test_a_task_of_one_s_own_has_no_answers() -> None:
@@ -200,38 +200,38 @@ def test_many_classes_are_shortened() -> None:
     model = small_model(epochs=1).fit(graph, node_split(graph, 0.5, seed=0))
     found = node_test(RunFacts.of(model))
     assert found is not None
-    assert len(found.names) == len(found.confusion) == MOST
+    assert len(found.names) == len(found.confusion) == MAX_MATRIX_CLASSES
     assert sum(map(sum, found.confusion)) == found.count
     # Some of the others hit their own class, and some hit another of them.
-    right = sum(round((s.found or 0) * s.count) for s in found.scores)
-    assert sum(found.confusion[k][k] for k in range(MOST)) >= right
+    right = sum(round((s.recall or 0) * s.count) for s in found.scores)
+    assert sum(found.confusion[k][k] for k in range(MAX_MATRIX_CLASSES)) >= right
 
 
 def test_classes_with_hardly_a_label_are_named() -> None:
     plain = hostile_fit("nodes")
     facts = RunFacts.of(plain)
-    assert not data_health(facts, "nodes").scarce
-    assert not data_health(facts, "nodes").doubts
+    assert not data_health(facts, "nodes").rare_classes
+    assert not data_health(facts, "nodes").warnings
     own = [facts.trained[facts.truth[facts.trained] == code] for code in range(3)]
     few = np.concatenate([own[0], own[1][:1], own[2][:3]])
     found = data_health(replace(facts, trained=few), "nodes")
-    assert [(size.name, size.trained) for size in found.scarce] == [
+    assert [(size.name, size.trained) for size in found.rare_classes] == [
         ("</script>", 3),
         ("dog & co", 1),
     ]
-    single, three = found.doubts
+    single, three = found.warnings
     assert single.startswith("Class “dog & co” was trained on a single label")
     assert three.startswith("Class “</script>” (3) was trained on fewer than 5 labels")
-    unseen = data_health(replace(facts, trained=own[0]), "nodes").doubts
+    unseen = data_health(replace(facts, trained=own[0]), "nodes").warnings
     assert unseen[0].startswith("Each of the classes “</script>”, “dog & co” had no label")
-    assert not data_health(RunFacts.of(hostile_fit("links")), "links").doubts
+    assert not data_health(RunFacts.of(hostile_fit("links")), "links").warnings
     bare = data_health(
         replace(facts, graph=facts.graph.with_edges(facts.graph.edges[:, :5])), "nodes"
     )
-    assert "have no link: for them only attributes speak" in bare.doubts[0]
+    assert "have no link: for them only attributes speak" in bare.warnings[0]
     page = render(replace(summarise(plain), data_health=found))
     assert "<li><bdi>Class “dog &amp; co” was trained on a single label" in page
-    careful = " ".join(_careful(found, None, summarise(plain).look))
+    careful = " ".join(caution_sentences(found, None, summarise(plain).review))
     assert "fewer than 5 labels to learn from: “</script>” (3), “dog & co” (1)" in careful
 
 
@@ -241,8 +241,8 @@ def row(title: str, support: int, weight: float) -> RelationRow:
 
 def test_few_pairs_are_no_headline_where_many_speak() -> None:
     few, many = row("Link", 2, 3.0), row("PageRank", 500, 1.0)
-    assert "is “PageRank”: of the" in _signals("nodes", [few, many], 0.3).text
-    assert "is “Link” (few pairs): of the" in _signals("nodes", [few], 0.3).text
+    assert "is “PageRank”: of the" in signals_text("nodes", [few, many], 0.3).text
+    assert "is “Link” (few pairs): of the" in signals_text("nodes", [few], 0.3).text
 
 
 @pytest.mark.parametrize(
@@ -258,4 +258,4 @@ def test_few_nodes_give_no_verdict_on_probabilities(count: int, verdict: str) ->
         interval=wilson_interval(int(right.sum()), count),
         reliability=reliability(np.full(count, 0.87), right),
     )
-    assert verdict in _trust(found).text
+    assert verdict in calibration_text(found).text
