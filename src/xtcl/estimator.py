@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
-from xtcl.device import limit_gpu_memory, parse_memory, pick_device, set_mmap_threshold
+from xtcl.device import limit_gpu_memory, parse_memory, pick_device
 from xtcl.errors import NotFittedError, UsageError
 from xtcl.graph.convert import as_graph
 from xtcl.graph.graph import Graph
@@ -239,8 +239,6 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         side = self._side(graph, task, split)
         plan = self._planned(side, task, recipe)
         budget = self._budget()
-        if budget is not None:
-            set_mmap_threshold()
         options = FitOptions(
             encoder=self.encoder,
             relations=resolve_relations(self.relations),

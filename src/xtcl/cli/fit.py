@@ -90,7 +90,7 @@ def fit(
     Tables: xtcl fit --nodes nodes.csv --edges edges.csv --label topic
     """
     from xtcl.baselines import make_method
-    from xtcl.device import parse_memory, pick_device
+    from xtcl.device import parse_memory, pick_device, set_mmap_threshold
     from xtcl.distributed import distributed
     from xtcl.estimator import XTCL
     from xtcl.model_selection.evaluate import make_split, score_method
@@ -126,6 +126,8 @@ def fit(
         )
         model.resolved_recipe()  # refuses before anything is read or written
         budget = None if memory is None else parse_memory(memory)
+        if budget is not None:
+            set_mmap_threshold()
         whole = read_graph(graph, data, notes, task.value, nodes=nodes, edges=edges, label=label)
         share = training_share(graph, task.value, train)
         split = make_split(whole, task.value, seed, share)
