@@ -25,7 +25,7 @@ from pathlib import Path
 
 from stage_meter import HEAD, StageMeter, Taken, status_bytes
 
-from xtcl.device import parse_memory
+from xtcl.device import parse_memory, set_mmap_threshold
 from xtcl.progress import Advance
 
 GIB = 2**30
@@ -86,6 +86,8 @@ def measure(chosen: argparse.Namespace) -> None:
     for member in plan.recipe.plans[0].members:
         training = member.training
         print(f"{training.epochs} epochs, anchors {training.anchors}, {training.batch}", flush=True)
+    if chosen.memory is not None:
+        set_mmap_threshold()  # as the command line does
     try:
         model.fit(graph, split)
         meter.mark(HEAD)

@@ -20,7 +20,7 @@ def measure(nodes: int, cap: int | None, memory: str | None, width: int) -> None
     """Fit once and print a row."""
     from stage_meter import HEAD, StageMeter
 
-    from xtcl.device import parse_memory
+    from xtcl.device import parse_memory, set_mmap_threshold
     from xtcl.errors import BudgetError
     from xtcl.estimator import XTCL
     from xtcl.graph.datasets.synthetic import block_model
@@ -36,6 +36,8 @@ def measure(nodes: int, cap: int | None, memory: str | None, width: int) -> None
     except BudgetError as refused:
         print(ROW.format(*asked, "refused", "", *[""] * 4), " ", refused, flush=True)
         return
+    if memory is not None:
+        set_mmap_threshold()  # as the command line does
     model.fit(graph, split)
     meter.mark(HEAD)
     peak = max(taken.peak for taken in meter.taken.values())

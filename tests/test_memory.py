@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_runs import shrink_recipes, small_graph, small_model, small_split
+from typer.testing import CliRunner
 
+from xtcl import block_model, device
+from xtcl.cli.main import app
 from xtcl.device import parse_memory, trim_heap
 from xtcl.errors import UsageError
 
@@ -62,6 +67,30 @@ def test_what_is_no_amount_is_named(text: str | int) -> None:
 def test_rubbish_is_an_amount_or_a_usage_error(text: str) -> None:
     with contextlib.suppress(UsageError):
         assert parse_memory(text) >= 0
+
+
+def test_a_fit_of_the_library_leaves_the_allocator_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(device, "set_mmap_threshold", refused)
+    monkeypatch.setattr(device, "trim_heap", refused)
+    graph = small_graph()
+    small_model(memory="4GB").fit(graph, small_split(graph, "nodes"))
+
+
+def test_the_command_line_sets_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    called: set[str] = set()
+    monkeypatch.setattr(device, "set_mmap_threshold", lambda: called.add("threshold"))
+    monkeypatch.setattr(device, "trim_heap", lambda: called.add("trim"))
+    shrink_recipes(monkeypatch, epochs=1)
+    path = tmp_path / "graph.npz"
+    block_model(80, num_attributes=8).save(path)
+    words = ["fit", str(path), "--out", str(tmp_path / "run")]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert called == {"trim"}
+    assert CliRunner().invoke(app, [*words, "--memory", "4GB", "--resume"]).exit_code == 0
+    assert called == {"trim", "threshold"}
 
 
 def test_what_was_freed_can_be_given_back_at_any_time() -> None:

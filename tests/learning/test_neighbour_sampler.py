@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 import torch
 from dense_layers import dense_hat, links_of, normal
 from hypothesis import given
@@ -15,38 +14,7 @@ from torch import Tensor
 
 from xtcl.graph.graph import Graph
 from xtcl.nn.propagation import Block
-from xtcl.training.neighbor_sampling import NeighbourSampler, pyg_sample
-
-
-def stand_in(
-    start: Tensor, column: Tensor, seed: Tensor, num_neighbors: list[int], *, csc: bool
-) -> tuple[Tensor, ...]:
-    """One hop as pyg_lib's documentation has it, in plain Python."""
-    assert csc
-    (most,) = num_neighbors
-    nodes, row, col = seed.tolist(), [], []
-    for place, node in enumerate(seed.tolist()):
-        known = column[start[node] : start[node + 1]]
-        for neighbour in known[torch.randperm(len(known))[:most]].tolist():
-            if neighbour not in nodes:
-                nodes.append(neighbour)
-            row.append(nodes.index(neighbour))
-            col.append(place)
-    return torch.tensor(row), torch.tensor(col), torch.tensor(nodes), torch.empty(0)
-
-
-def make(way: str, edge_index: Tensor, count: int) -> NeighbourSampler:
-    """A sampler that draws in this way."""
-    sampler = NeighbourSampler(edge_index, count, own=way != "pyg_lib")
-    if way == "as pyg_lib":
-        sampler._pyg = stand_in
-    return sampler
-
-
-without = pytest.mark.skipif(pyg_sample() is None, reason="no pyg_lib")
-either_way = pytest.mark.parametrize(
-    "way", ["own", "as pyg_lib", pytest.param("pyg_lib", marks=without)]
-)
+from xtcl.training.neighbor_sampling import NeighbourSampler
 
 
 def drawn(block: Block) -> dict[int, list[int]]:
@@ -72,7 +40,7 @@ def test_a_hop_draws_different_neighbours_and_as_many_as_it_may(
     graph: Graph, seed: int, most: int | None
 ) -> None:
     links, seeds = links_of(graph), some(graph.num_nodes, seed)
-    sampler = NeighbourSampler(links, graph.num_nodes, own=True)
+    sampler = NeighbourSampler(links, graph.num_nodes)
     block = sampler.hop(seeds, most, draws(seed))
     assert block.nodes[: block.count].tolist() == seeds.tolist()
     assert len(set(block.nodes.tolist())) == len(block.nodes)
@@ -85,10 +53,9 @@ def test_a_hop_draws_different_neighbours_and_as_many_as_it_may(
     assert block.degree.tolist() == degrees  # of the graph, not of the block
 
 
-@either_way
-def test_every_set_of_neighbours_is_equally_likely(way: str) -> None:
+def test_every_set_of_neighbours_is_equally_likely() -> None:
     star = torch.tensor([[0] * 5 + [1, 2, 3, 4, 5], [1, 2, 3, 4, 5] + [0] * 5])
-    sampler, generator = make(way, star, 6), draws()
+    sampler, generator = NeighbourSampler(star, 6), draws()
     seen = Counter(
         tuple(sorted(drawn(sampler.hop(torch.tensor([0]), 3, generator))[0])) for _ in range(2000)
     )
@@ -96,10 +63,9 @@ def test_every_set_of_neighbours_is_equally_likely(way: str) -> None:
     assert all(140 < times < 260 for times in seen.values())  # 200, and 4.5 times its deviation
 
 
-@either_way
-def test_the_generator_alone_decides(way: str) -> None:
+def test_the_generator_alone_decides() -> None:
     _, links = hubs()
-    sampler, seeds = make(way, links, 40), torch.tensor([0, 12, 39])
+    sampler, seeds = NeighbourSampler(links, 40), torch.tensor([0, 12, 39])
 
     def result(seed: int) -> list[list[int]]:
         torch.rand(seed)
@@ -115,10 +81,9 @@ def test_the_generator_alone_decides(way: str) -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@either_way
-def test_blocks_feed_each_other(way: str) -> None:
+def test_blocks_feed_each_other() -> None:
     _, links = hubs()
-    blocks = make(way, links, 40).blocks(torch.tensor([5, 0]), (2, 3), draws())
+    blocks = NeighbourSampler(links, 40).blocks(torch.tensor([5, 0]), (2, 3), draws())
     near, far = blocks
     assert far.nodes[: far.count].tolist() == near.nodes.tolist()
     assert {len(found) for found in drawn(near).values()} <= {1, 2}

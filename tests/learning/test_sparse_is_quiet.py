@@ -14,7 +14,7 @@ from xtcl.relations.sparse import quiet_sparse
 PROGRAM = """
 import warnings
 import scipy.sparse, torch, torch_geometric.nn
-from xtcl.learning.encoders.gcn import GCNEncoder
+from xtcl.nn.gcn import GCNEncoder
 from xtcl.relations.sparse import to_device
 warnings.simplefilter("error")
 """

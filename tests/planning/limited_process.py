@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import torch
+from rich.console import Console
 
-from xtcl.device import parse_memory
+from xtcl.cli.console import Bars
+from xtcl.device import parse_memory, set_mmap_threshold
 from xtcl.estimator import XTCL
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.splits import node_split
@@ -22,7 +24,10 @@ def status_bytes(name: str) -> int:
 def fit(nodes: int, degree: int, cap: int, memory: str) -> None:
     graph = block_model(nodes, num_attributes=32, mean_degree=degree)
     split = node_split(graph, 0.05, seed=0)
-    model = XTCL(cap=cap or None, width=128, epochs=1, memory=memory, device="cpu")
+    # As the command line does; the library leaves the allocator alone.
+    set_mmap_threshold()
+    bars = Bars(Console(stderr=True, quiet=True))
+    model = XTCL(cap=cap or None, width=128, epochs=1, memory=memory, device="cpu", progress=bars)
     # What libraries map and never touch is no memory: the limit counts from here on.
     allowed = status_bytes("VmSize") + parse_memory(memory) - status_bytes("VmRSS")
     resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))

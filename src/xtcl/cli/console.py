@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 
 class Bars(Progress):
-    """One bar a stage, with the time left; nothing where standard error is not a terminal."""
+    """One bar a stage, with the time left; nothing where standard error is not a terminal.
+
+    Freed memory goes back to the system before and after each stage. Only the command line does
+    this: the library leaves the allocator of its caller alone.
+    """
 
     def __init__(self, console: Console, prefix: str = "") -> None:
         self.console = console
@@ -30,6 +34,9 @@ class Bars(Progress):
     @contextmanager
     def stage(self, name: str, steps: int) -> Iterator[Advance]:
         """Show a bar while the stage lasts."""
+        from xtcl.device import trim_heap  # imports torch
+
+        trim_heap()
         bars = RichProgress(
             TextColumn("{task.description:<44}"),
             BarColumn(),
@@ -43,6 +50,7 @@ class Bars(Progress):
             yield lambda done: bars.advance(bar, done)
             # Training may settle early: what was done then is all there was to do.
             bars.update(bar, total=bars.tasks[0].completed)
+        trim_heap()
 
 
 P = ParamSpec("P")

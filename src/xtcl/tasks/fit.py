@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from xtcl.config import EnsembleConfig, FitConfig, to_builtin
-from xtcl.device import trim_heap
 from xtcl.distributed import world
 from xtcl.graph.graph import Graph
 from xtcl.nn import encoder_maker
@@ -133,7 +132,6 @@ def with_head(
     chosen = replace(chosen, head=task.finish_head(side, embedding, chosen.head))
     if recipe.sure == 1:
         return chosen
-    trim_heap()
     head = task.second_head(side, embedding, chosen.head, recipe, options.seed)
     return replace(chosen, head=head)
 
@@ -240,7 +238,6 @@ def sample_positives(
     options.checkpoints.save("positives", kept)
     if not options.keep_relations:
         sampler.forget_relations()
-    trim_heap()
     return found
 
 
@@ -278,7 +275,6 @@ def train_ensemble(
                 watch=watch,
                 loss=options.loss,
             )
-        trim_heap()
         verdict = verdict if watch is None else watch.best
         encoders.append(encoder)
         parts.append(trained.embedding)
@@ -294,7 +290,6 @@ def train_ensemble(
         embedding = joined.join(parts, x, edge_index)
     clear_tensor_caches(joined)  # the data are no part of the model
     del parts
-    trim_heap()
     return FittedEmbedding(
         found.sampler,
         found.positives,

@@ -8,10 +8,7 @@ full pass; memory is the output of two layers and what one block needs.
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -154,13 +151,12 @@ class NeighbourSampler:
     """Draws neighbours from the links `edge_index`, which holds both directions of each.
 
     Lives on the device of the links, and draws from the generator that it is given (torch's own
-    without one). On a CPU `pyg_lib` draws where it can be imported; `own` keeps to the code here.
+    without one).
     """
 
-    def __init__(self, edge_index: Tensor, num_nodes: int, *, own: bool = False) -> None:
+    def __init__(self, edge_index: Tensor, num_nodes: int) -> None:
         arcs = CSRGraph.of(edge_index, num_nodes)
         self.start, self.column, self.degree = arcs.start, arcs.column, arcs.degree
-        self._pyg = pyg_sample() if self.start.is_cpu and not own else None
         self._place = torch.full_like(self.degree, -1)
 
     def blocks(
@@ -201,16 +197,6 @@ class NeighbourSampler:
         self, targets: Tensor, most: int | None, generator: torch.Generator | None = None
     ) -> Block:
         """At most `most` neighbours of each of the different nodes `targets` (None: all)."""
-        if self._pyg is not None and most:
-            lists = self.start, self.column
-            nodes, edge_index = pyg_hop(self._pyg, *lists, targets, most, generator)
-        else:
-            nodes, edge_index = self._own_hop(targets, most, generator)
-        return Block(nodes, len(targets), edge_index, self.degree[nodes])
-
-    def _own_hop(
-        self, targets: Tensor, most: int | None, generator: torch.Generator | None
-    ) -> tuple[Tensor, Tensor]:
         degree = self.degree[targets]
         if most is None or not (degree > most).any():
             target = torch.arange(len(targets), device=targets.device).repeat_interleave(degree)
@@ -226,7 +212,7 @@ class NeighbourSampler:
         self._place[new] = torch.arange(len(targets), len(nodes), device=targets.device)
         edge_index = torch.stack([self._place[found], target])
         self._place[nodes] = -1
-        return nodes, edge_index
+        return Block(nodes, len(targets), edge_index, self.degree[nodes])
 
 
 def _draw(degree: Tensor, most: int, generator: torch.Generator | None) -> Tensor:
@@ -243,36 +229,3 @@ def _draw(degree: Tensor, most: int, generator: torch.Generator | None) -> Tenso
         drawn[:, j] = torch.where(again, last, new)
     place[many] = drawn
     return place
-
-
-@cache
-def pyg_sample() -> Callable[..., Any] | None:
-    """`pyg_lib.sampler.neighbor_sample`, or None where it cannot be imported.
-
-    One that was built for another torch is there, but cannot be loaded: an OSError.
-    """
-    try:
-        sample: Callable[..., Any] = importlib.import_module("pyg_lib.sampler").neighbor_sample
-    except (ImportError, OSError):
-        return None
-    return sample
-
-
-def pyg_hop(
-    sample: Callable[..., Any],
-    start: Tensor,
-    column: Tensor,
-    targets: Tensor,
-    most: int,
-    generator: torch.Generator | None,
-) -> tuple[Tensor, Tensor]:
-    """At most `most` neighbours of `targets`: nodes, targets first, and links between places.
-
-    pyg_lib draws from torch's own random state, which is seeded from `generator` meanwhile.
-    """
-    with torch.random.fork_rng([]):
-        seed = int(torch.randint(2**31, (), generator=generator))
-        torch.default_generator.manual_seed(seed)
-        # With csc=True links point to the nodes that drew them; they come in the order of those.
-        source, target, nodes = sample(start, column, targets, [most], csc=True)[:3]
-    return nodes, torch.stack([source, target])
