@@ -20,7 +20,7 @@ from xtcl.config import FitConfig, Similarity
 from xtcl.nn.functional import normalize
 from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.rows import DenseRows, all_nodes
-from xtcl.sampling.patterns import margin_table, pattern_codes
+from xtcl.sampling.patterns import margin_table
 from xtcl.sampling.stumps import sigmoid
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks.fit import FitOptions, FittedTask
@@ -66,7 +66,7 @@ def all_chances(sampler: XGSampler) -> Tensor:
     margins[0] = sampler.stumps_.base + sampler.stumps_.weights[:, 0].sum()
     table = torch.tensor(sigmoid(margins), dtype=torch.float32, device=rows.device)
     blocks = rows.blocks(all_nodes(rows.num_nodes), rows_per_block(rows.num_nodes))
-    chances = torch.cat([table[pattern_codes(rows, nodes).int()] for nodes in blocks])
+    chances = torch.cat([table[rows.pattern_codes(nodes).int()] for nodes in blocks])
     return chances.fill_diagonal_(1.0)
 
 

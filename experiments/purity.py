@@ -28,7 +28,7 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, pair_keys, pairs_among
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.model_selection.evaluate import make_split
-from xtcl.sampling.candidates import NO_NODE
+from xtcl.relations.rows import NO_NODE
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, fit_task, sample_positives
 from xtcl.tasks.results import NodePredictions

@@ -12,7 +12,7 @@ from small_runs import small_graph
 
 from xtcl.relations.link import Link
 from xtcl.relations.pagerank import PageRank
-from xtcl.relations.sparse import AboveRows
+from xtcl.relations.sparse import SparseRows
 from xtcl.relations.store.parquet import StoredRelation
 from xtcl.relations.store.relation_store import RelationStore, StoreEntry
 from xtcl.relations.view import TrainingView
@@ -38,7 +38,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RelationStore:
     return store
 
 
-def rows_of(store: RelationStore, entry: StoreEntry) -> AboveRows:
+def rows_of(store: RelationStore, entry: StoreEntry) -> SparseRows:
     with StoredRelation(store.folder / entry.file) as stored:
         return stored.rows(0, stored.num_nodes)
 
@@ -58,8 +58,8 @@ def test_pairs_nodes_and_mean_similarity_of_each_file(store: RelationStore) -> N
     for entry in sorted(store.listing(), key=lambda entry: -entry.pairs):
         rows = rows_of(store, entry)
         name = f"relations/{entry.file}"
-        mean = pytest.approx(rows.similarities.astype(np.float64).mean())
-        expected.append((name, entry.pairs, len(np.unique(rows.sources)), mean))
+        mean = pytest.approx(rows.values.double().mean().item())
+        expected.append((name, entry.pairs, len(np.unique(rows.row)), mean))
     assert answers(QUERIES[0]) == expected
 
 
@@ -74,7 +74,7 @@ def test_the_nodes_most_alike_to_one(store: RelationStore) -> None:
     for entry in store.listing():
         found = answers(QUERIES[2].replace("FILE.parquet", entry.file))
         rows = rows_of(store, entry).between(NODE, NODE + 1)
-        columns = (rows.nodes, rows.similarities, rows.levels)
+        columns = rows.to_numpy()[1:]
         expected = list(zip(*(column.tolist() for column in columns), strict=True))
         assert sorted(found) == sorted(expected)  # equals come in any order
         assert [row[1] for row in found] == sorted((row[1] for row in expected), reverse=True)

@@ -22,13 +22,13 @@ def test_views_that_differ_in_labels_share_what_is_kept() -> None:
     view = make_view(50, 2)
     relations = resolve_relations("paper")
     nodes = torch.tensor([40, 3, 17, 8])
-    kept = DenseRows(relations, view, (0.7,)).kept(nodes)
+    kept = DenseRows(relations, view, (0.7,)).cached_levels(nodes)
     assert set(kept) == {
         relation.name for relation in PAPER_RELATIONS if LABELS not in relation.reads
     }
     fold = view.hiding_labels(np.arange(0, 50, 2))
     asked = nodes[[2, 0]]
-    with_kept = DenseRows(relations, fold, (0.7,), kept=kept)
+    with_kept = DenseRows(relations, fold, (0.7,), cached=kept)
     without = DenseRows(relations, fold, (0.7,))
     for found, expected in zip(with_kept.levels(asked), without.levels(asked), strict=True):
         assert torch.equal(found, expected)
@@ -39,8 +39,8 @@ def test_views_that_differ_in_labels_share_what_is_kept() -> None:
 
 def test_what_is_kept_is_not_computed_again() -> None:
     view = make_view(50, 2)
-    kept = DenseRows(resolve_relations("link"), view, (0.7,)).kept(torch.arange(10))
-    (rows,) = DenseRows(resolve_relations("link"), view, (0.7,), kept=kept).by_relation
+    kept = DenseRows(resolve_relations("link"), view, (0.7,)).cached_levels(torch.arange(10))
+    (rows,) = DenseRows(resolve_relations("link"), view, (0.7,), cached=kept).by_relation
     assert [rows] == list(kept.values())
 
 
@@ -54,14 +54,14 @@ def test_a_sampler_counts_the_same_with_levels_that_its_folds_share(
     settings = SamplerConfig(quantiles=(0.7,))
     plain = XGSampler("paper", settings, block_rows=height).fit(view, folds)
     kept: list[int] = []
-    keep = XGSampler._kept_levels
+    keep = XGSampler._cached_levels
 
     def watched(sampler: XGSampler, *asked: Any) -> Any:
         found = keep(sampler, *asked)
         kept.append(len(found))
         return found
 
-    monkeypatch.setattr(XGSampler, "_kept_levels", watched)
+    monkeypatch.setattr(XGSampler, "_cached_levels", watched)
     monkeypatch.setattr(xgsampler, "tiles_are_tall", lambda device: True)
     sharing = XGSampler("paper", settings, block_rows=height).fit(view, folds)
     # Folds of links differ in links, and three rows are too few for all queries.

@@ -23,7 +23,6 @@ from xtcl.relations.sparse import to_device
 from xtcl.relations.thresholds import PAPER_QUANTILES, levels_above, rank_from_top, thresholds
 from xtcl.relations.topology import Topology
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.patterns import pattern_codes
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if DEVICE.type == "cpu":
@@ -182,12 +181,12 @@ def test_rows_of_a_block_make_nobody_wait() -> None:
     view = replace(make_view(400, 0), device=DEVICE)
     rows = DenseRows(resolve_relations("paper"), view, PAPER_QUANTILES)
     nodes = torch.arange(0, 400, 3, device=DEVICE)
-    expected = pattern_codes(rows, nodes)  # what all rows share is made now
+    expected = rows.pattern_codes(nodes)  # what all rows share is made now
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Synchronization debug mode")  # that it is a prototype
         try:
             torch.cuda.set_sync_debug_mode("error")
-            found = pattern_codes(rows, nodes)
+            found = rows.pattern_codes(nodes)
         finally:
             torch.cuda.set_sync_debug_mode("default")
     assert torch.equal(found, expected)

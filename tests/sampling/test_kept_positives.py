@@ -9,6 +9,7 @@ import pytest
 from strategies import make_view
 
 from xtcl.config import SamplerConfig
+from xtcl.relations.store import key
 from xtcl.relations.store.key import name_of
 from xtcl.relations.store.relation_store import RelationStore, StoreEntry
 from xtcl.sampling.folds import label_folds
@@ -60,6 +61,14 @@ def test_whatever_decides_positives_is_in_their_name() -> None:
         name = name_of(describe_positives(sampler, number, unwanted))
         assert name not in known
         known.add(name)
+
+
+def test_code_of_relations_and_of_the_sampler_is_in_their_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(key, "code_digest", lambda *packages: " and ".join(packages))
+    described = describe_positives(fitted(), 6, None)
+    assert described["code"] == "xtcl.relations and xtcl.sampling"
 
 
 def test_damaged_positives_are_set_aside_and_sought_again(tmp_path: Path) -> None:

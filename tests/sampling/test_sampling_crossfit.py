@@ -42,7 +42,7 @@ def test_a_fold_of_labels_hides_its_own_and_counts_only_inside(
         kept = fold.view.labels >= 0
         np.testing.assert_array_equal(fold.view.labels[kept], view.labels[kept])
         assert fold.view.adjacency is view.adjacency
-        alike, counted = fold.whole(fold.queries)
+        alike, counted = fold.dense_labels(fold.queries)
         for a, u in enumerate(part):
             for b, v in enumerate(part):
                 assert alike[a, b] == (view.labels[u] == view.labels[v])
@@ -83,7 +83,7 @@ def test_folds_of_links_hide_each_link_once_and_count_what_is_left(
         assert fold.queries.tolist() == sorted({u for link in links for u in link})
         assert fold.candidates.tolist() == list(range(view.num_nodes))
         np.testing.assert_array_equal(fold.view.labels, view.labels)
-        alike, counted = fold.whole(fold.queries)
+        alike, counted = fold.dense_labels(fold.queries)
         for a, u in enumerate(fold.queries.tolist()):
             for v in range(view.num_nodes):
                 pair = (min(u, v), max(u, v))
@@ -101,7 +101,7 @@ def test_no_folds_of_links_hide_nothing_and_count_all_pairs_of_linked_nodes(
     linked = sorted({u for link in links for u in link})
     assert fold.view is view
     assert fold.queries.tolist() == fold.candidates.tolist() == linked
-    alike, counted = fold.whole(fold.queries)
+    alike, counted = fold.dense_labels(fold.queries)
     for a, u in enumerate(linked):
         for b, v in enumerate(linked):
             assert alike[a, b] == ((min(u, v), max(u, v)) in links)

@@ -18,7 +18,7 @@ from xtcl.relations.attribute_similarity import AttributeSimilarity
 from xtcl.relations.blocks import run_in_blocks
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, Rows, SimilarityRows
-from xtcl.relations.sparse import LevelLists
+from xtcl.relations.sparse import SparseRows
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.topk_rows import TopKRows
 from xtcl.relations.view import ATTRIBUTES, TrainingView
@@ -109,15 +109,15 @@ def test_a_store_gets_every_row_once(block_rows: int, cap: int | None, tmp_path:
 def test_lists_of_top_k_mode_too(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     relations = list(resolve_relations("paper"))
     plain = result(task, relations=relations, cap=5)
-    original, asked = TopKRows.lists, set()
+    original, asked = TopKRows.above, set()
 
-    def crowded(rows: TopKRows, nodes: Tensor) -> Iterator[LevelLists]:
+    def crowded(rows: TopKRows, nodes: Tensor) -> Iterator[SparseRows]:
         asked.add(len(nodes))
         if len(nodes) > ROOM:
             raise torch.OutOfMemoryError
         return original(rows, nodes)
 
-    monkeypatch.setattr(TopKRows, "lists", crowded)
+    monkeypatch.setattr(TopKRows, "above", crowded)
     assert result(task, relations=relations, cap=5) == plain
     assert {32, 16, 8} <= asked
 

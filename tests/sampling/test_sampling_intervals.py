@@ -7,7 +7,7 @@ import pytest
 from small_runs import small_graph, small_model
 
 from xtcl.sampling.bootstrap import weight_intervals
-from xtcl.sampling.counting import GROUPS
+from xtcl.sampling.counting import NODE_GROUPS
 from xtcl.sampling.patterns import PatternCounts
 from xtcl.sampling.xgsampler import XGSampler
 
@@ -20,7 +20,7 @@ def sampler() -> XGSampler:
 def test_groups_add_up_to_the_whole(sampler: XGSampler) -> None:
     assert sampler.groups_ is not None
     codes, counts = sampler.groups_.parted()
-    assert len(counts) == GROUPS
+    assert len(counts) == NODE_GROUPS
     np.testing.assert_array_equal(codes, sampler.counts_.codes)
     np.testing.assert_array_equal(counts.sum(axis=0), sampler.counts_.counts)
     # Eighty nodes in five folds, dealt evenly: a group has the pairs of one node or of two, each
@@ -47,7 +47,7 @@ def test_intervals_are_those_of_refits(sampler: XGSampler, monkeypatch: pytest.M
     rng = np.random.default_rng([sampler.seed, 1])
     again = XGSampler(sampler.relations, sampler.settings)
     drawn: dict[str, list[tuple[float, float]]] = {name: [] for name in found}
-    for times in rng.multinomial(GROUPS, [1 / GROUPS] * GROUPS, 12):
+    for times in rng.multinomial(NODE_GROUPS, [1 / NODE_GROUPS] * NODE_GROUPS, 12):
         total = np.zeros_like(counts[0])
         for group, often in enumerate(times):
             for _ in range(often):

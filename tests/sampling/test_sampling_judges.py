@@ -53,7 +53,7 @@ def test_classes_and_functions(
     counts = np.isin(np.arange(COUNT), candidates) & ~np.eye(COUNT, dtype=bool)
     check(label_pairs_by_class(classes, candidates), alike, counts, np.sort(queries))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judges, "MAX_ASKED", at_once)
+        patch.setattr(judges, "_PAIRS_PER_CALL", at_once)
         judge = label_pairs_by_indicator(lambda u, v: alike[np.ix_(u, v)], candidates)
     check(judge, alike, counts, np.sort(queries))
 

@@ -22,7 +22,7 @@ from xtcl.sampling.folds import (
     label_pairs_by_indicator,
     link_folds,
 )
-from xtcl.sampling.patterns import PatternCounts, check_code_fits, margin_table, pattern_codes
+from xtcl.sampling.patterns import PatternCounts, check_code_fits, margin_table
 from xtcl.sampling.stumps import Stumps
 
 HEIGHTS = (1, 3, 7, 64)
@@ -38,7 +38,7 @@ def counted_one_by_one(fold: Fold, rows: DenseRows) -> Counter[tuple[int, bool]]
     found: Counter[tuple[int, bool]] = Counter()
     for u in fold.queries:
         per_relation = [level[0].tolist() for _, level in rows(torch.tensor([int(u)]))]
-        alike, counted = fold.whole(np.array([u]))
+        alike, counted = fold.dense_labels(np.array([u]))
         for place, v in enumerate(fold.candidates):
             if counted[0, place]:
                 base = len(rows.quantiles) + 1
@@ -112,7 +112,7 @@ def test_candidates_may_come_in_any_order(share: float) -> None:
 def test_codes_have_one_digit_per_relation() -> None:
     view = make_view(30, 4)
     rows = paper_rows(view, (0.5, 0.9))
-    codes = pattern_codes(rows, all_nodes(30))
+    codes = rows.pattern_codes(all_nodes(30))
     digits = PatternCounts(codes.numpy().ravel(), np.zeros((900, 2), dtype=np.int64)).levels(9, 2)
     for relation, (_, level) in enumerate(rows(all_nodes(30))):
         np.testing.assert_array_equal(digits[:, relation], level.numpy().ravel())
@@ -163,7 +163,7 @@ def test_a_tally_is_that_of_a_counter(
     counted_pairs = (pair[:3] for pair in pairs if pair[3])
     expected = Counter((5 * group + code, alike) for group, code, alike in counted_pairs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tally, "MAX_TABLE", most)
+        patch.setattr(tally, "_MAX_TABLE", most)
         counting = PatternCounter(5, 3, CPU)
     for block in pairs[:cut], pairs[cut:]:
         group, code, alike, counted = np.array(block, dtype=np.int64).reshape(-1, 4).T

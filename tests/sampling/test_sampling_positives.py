@@ -14,9 +14,9 @@ from torch import Tensor
 
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.rows import DenseRows, all_nodes
+from xtcl.relations.rows import NO_NODE, DenseRows, all_nodes
 from xtcl.relations.view import LINKS, TrainingView
-from xtcl.sampling.candidates import NO_NODE, Shuffle
+from xtcl.sampling.candidates import Shuffle
 from xtcl.sampling.positives import Positives, find_positives
 from xtcl.sampling.stumps import Stumps
 

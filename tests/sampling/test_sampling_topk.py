@@ -94,7 +94,7 @@ def test_positives_are_the_best_of_the_capped_patterns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pairs, "WIDER", 2)
-    monkeypatch.setattr(pairs, "SMALL", small)
+    monkeypatch.setattr(pairs, "WHOLE_ROW_NODES", small)
     cap = 5
     view = make_view(40, 2)
     weights = np.random.default_rng(0).normal(size=(len(SPARSE), len(quantiles) + 1))
@@ -207,7 +207,7 @@ def test_a_relation_of_another_makes_whole_rows_and_keeps_the_cap() -> None:
         name = "own"
 
     rows = TopKRows([Own()], view, (0.5,), 2)
-    (lists,) = rows.lists(torch.arange(30))
+    (lists,) = rows.above(torch.arange(30))
     assert torch.bincount(lists.row).max() <= 2
 
 

@@ -45,7 +45,7 @@ def codes(
 def counted(fold: Fold, code: np.ndarray) -> Counter[tuple[int, bool]]:
     """How often each code occurs, with and without a match."""
     found: Counter[tuple[int, bool]] = Counter()
-    alike, counts = fold.whole(fold.queries)
+    alike, counts = fold.dense_labels(fold.queries)
     for row, u in enumerate(fold.queries):
         for column, v in enumerate(fold.candidates):
             if counts[row, column]:

@@ -38,7 +38,7 @@ def judged(task: CustomTask, folds: int) -> tuple[set[tuple[int, int]], set[tupl
     """The ordered pairs that count, and those of them that are alike, over all folds."""
     counted, alike = set(), set()
     for fold in task.folds(view_of(), folds, np.random.default_rng(0)):
-        same, counts = fold.whole(fold.queries)
+        same, counts = fold.dense_labels(fold.queries)
         for i, u in enumerate(fold.queries.tolist()):
             for j, v in enumerate(fold.candidates.tolist()):
                 if counts[i, j]:
@@ -73,7 +73,9 @@ def test_a_function_of_classes_is_node_classification() -> None:
     theirs = NodeClassification().folds(view_of(), 5, np.random.default_rng(3))
     for mine, other in zip(own.folds(view_of(), 5, np.random.default_rng(3)), theirs, strict=True):
         np.testing.assert_array_equal(mine.queries, other.queries)
-        for one, two in zip(mine.whole(mine.queries), other.whole(other.queries), strict=True):
+        for one, two in zip(
+            mine.dense_labels(mine.queries), other.dense_labels(other.queries), strict=True
+        ):
             np.testing.assert_array_equal(one, two)
 
 
@@ -99,13 +101,13 @@ def test_known_nodes_may_be_a_mask() -> None:
 def test_an_answer_of_another_kind_or_shape_is_refused(alike: Indicator, got: str) -> None:
     (fold,) = CustomTask(alike, np.arange(9)).folds(view_of(), 0, np.random.default_rng(0))
     with pytest.raises(UsageError, match=rf"array of shape \[9, 9\] .* but gave {got}\.$"):
-        fold.whole(fold.queries)
+        fold.dense_labels(fold.queries)
 
 
 def test_zeros_and_ones_are_answers() -> None:
     task = CustomTask(lambda u, v: near(u, v).astype(float), np.arange(9))
     (fold,) = task.folds(view_of(), 0, np.random.default_rng(0))
-    alike, _ = fold.whole(fold.queries)
+    alike, _ = fold.dense_labels(fold.queries)
     assert alike.dtype == bool
     np.testing.assert_array_equal(alike, near(fold.queries, fold.queries))
 

@@ -1,4 +1,4 @@
-"""Rows of one relation that can be kept: what decides them, and how they are computed."""
+"""What computes the above pairs of one relation, so that the relation store can keep them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from xtcl.relations.relation import Relation, SimilarityRows, tile_rows
-from xtcl.relations.sparse import AboveRows, LevelLists
+from xtcl.relations.sparse import SparseRows
 from xtcl.relations.thresholds import levels
 from xtcl.relations.topk import Nearest, NearestRows, list_levels_numpy, uses_torch_search
 from xtcl.relations.topk import list_levels as torch_list_levels
@@ -20,11 +20,11 @@ from xtcl.relations.view import TrainingView
 
 
 class RowSource(Protocol):
-    """Whatever computes the above pairs of one relation, a block of rising nodes at a time."""
+    """Computes the above pairs of one relation in one view."""
 
     @property
     def relation(self) -> Relation:
-        """Whose rows they are."""
+        """The relation."""
 
     @property
     def view(self) -> TrainingView:
@@ -32,7 +32,7 @@ class RowSource(Protocol):
 
     @property
     def quantiles(self) -> tuple[float, ...]:
-        """Those whose thresholds the levels count."""
+        """The quantiles of the thresholds that levels count."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -40,18 +40,18 @@ class RowSource(Protocol):
 
     @property
     def notes(self) -> Mapping[str, Any]:
-        """What is known about the rows once they are computed, and goes with them."""
+        """What is known about the rows once they are computed; it is stored with them."""
 
     @property
-    def height(self) -> int:
+    def block_rows(self) -> int:
         """Rows to compute at a time."""
 
-    def rows(self, nodes: Tensor) -> AboveRows:
-        """The above pairs of `nodes`, which rise."""
+    def rows(self, nodes: Tensor) -> SparseRows:
+        """The above pairs of `nodes` [b], with similarities and levels."""
 
 
 class Levels(Protocol):
-    """Whatever gives the levels of one relation."""
+    """Dense levels of one relation."""
 
     def levels(self, nodes: Tensor) -> Tensor:
         """Levels of `nodes` [b] to all nodes, uint8 [b, V]."""
@@ -61,7 +61,10 @@ class Levels(Protocol):
 
 
 class LevelSource:
-    """Levels that are computed from the relation's similarities, which are bound when asked for."""
+    """Computes dense rows of a relation and their levels (exact mode).
+
+    The relation is prepared when the first row is computed.
+    """
 
     settings: ClassVar[Mapping[str, Any]] = {}
     notes: ClassVar[Mapping[str, Any]] = {}
@@ -73,20 +76,24 @@ class LevelSource:
 
     @cached_property
     def similarities(self) -> SimilarityRows:
-        """The relation's rows."""
+        """Computes the similarities of a block of nodes."""
         return self.relation.on(self.view)
 
     @property
-    def height(self) -> int:
+    def block_rows(self) -> int:
         """Rows to compute at a time."""
         return tile_rows(self.view.device)
 
-    def rows(self, nodes: Tensor) -> AboveRows:
-        """The above pairs of `nodes`, which rise."""
-        return AboveRows.of_block(nodes, *self.both(nodes))
+    def rows(self, nodes: Tensor) -> SparseRows:
+        """The above pairs of `nodes` [b], with similarities and levels."""
+        similarities, reached = self.both(nodes)
+        return SparseRows.of_levels(reached, similarities)
 
     def levels(self, nodes: Tensor) -> Tensor:
-        """Levels of `nodes` [b] to all nodes, uint8 [b, V]: of rows that are still in a cache."""
+        """Levels of `nodes` [b] to all nodes, uint8 [b, V].
+
+        Each tile's levels are computed while its similarities are in the processor's cache.
+        """
         tiles = self.similarities.tiles(nodes)
         return torch.cat([levels(rows, part, self.quantiles) for part, rows in tiles])
 
@@ -97,15 +104,15 @@ class LevelSource:
 
 
 TOPK_BLOCK_ROWS = 2**13
-"""Nodes of a block, unless another number is asked for: some 100 MB with nine lists of 32."""
+"""Default block size of top-k mode: some 100 MB with nine lists of 32."""
 
 
 @dataclass
 class TopKSource:
-    """Above sets cut to the `cap` best; the search is bound when it is first asked for.
+    """Searches for above sets cut to the `cap` best of each row (top-k mode).
 
-    `few` says that a pass asks for too few rows to build an index for it alone. `index_recall` is
-    the share of the best that an index found, as far as lists were searched for or read.
+    The search is prepared when the first row is computed. `few` means that a pass is over too few
+    rows to build an index for it alone.
     """
 
     relation: Relation
@@ -115,11 +122,12 @@ class TopKSource:
     index_past: int | None = None
     few: bool = False
     index_recall: float | None = field(default=None, init=False)
-    height: ClassVar[int] = TOPK_BLOCK_ROWS
+    """Share of the best that an index found, of the rows searched or read so far."""
+    block_rows: ClassVar[int] = TOPK_BLOCK_ROWS
 
     @cached_property
     def search(self) -> Nearest:
-        """What finds the lists."""
+        """Finds the best of a block of nodes."""
         found = nearest(
             self.relation,
             self.view,
@@ -133,29 +141,24 @@ class TopKSource:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What decides the lists beside the relation, the view and the quantiles."""
+        """What decides the rows besides the relation, the view and the quantiles."""
         indexed = index_settings(self.relation, self.view, self.index_past, few=self.few)
         return {"cap": self.cap} | indexed
 
     @property
     def notes(self) -> Mapping[str, Any]:
-        """What an index found of the best, if one was asked."""
+        """What an index found of the best, if one was used."""
         return {} if self.index_recall is None else {"index_recall": self.index_recall}
 
-    def lists(self, nodes: Tensor) -> LevelLists:
-        """The lists of `nodes` [b]."""
+    def rows(self, nodes: Tensor) -> SparseRows:
+        """The above pairs of `nodes` [b], with similarities and levels."""
         found = self.search(nodes)
-        return LevelLists(found.rows, found.nodes, self._levels(found))
-
-    def rows(self, nodes: Tensor) -> AboveRows:
-        """The same with their similarities, of `nodes` that rise."""
-        found = self.search(nodes)
-        return AboveRows.of_lists(
-            nodes, found.start.diff(), found.nodes, found.similarities, self._levels(found)
+        return SparseRows(
+            found.rows, found.nodes, len(nodes), found.similarities, self._levels(found)
         )
 
     def _levels(self, found: NearestRows) -> Tensor:
-        """The level of every entry, uint8."""
+        """The level of every entry, uint8 [m]."""
         if len(self.quantiles) == 1:
             return torch.ones(len(found.nodes), dtype=torch.uint8, device=found.nodes.device)
         num_nodes = self.view.num_nodes

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -125,112 +123,6 @@ def dense_rows(matrix: Tensor, nodes: Tensor) -> Tensor:
     return rows
 
 
-@dataclass(frozen=True)
-class AboveRows:
-    """For the nodes u = first, first + 1, ... the nodes v they are above with, in CSR form.
-
-    O(m) memory for m pairs, where the dense form takes V for every row.
-    """
-
-    first: int
-    start: np.ndarray  # int64 [n + 1]: where each node's row begins
-    nodes: np.ndarray  # int64 [m], rising within a row
-    similarities: np.ndarray  # float32 [m]
-    levels: np.ndarray  # uint8 [m]: how many thresholds are reached, 1 or more
-
-    @property
-    def end(self) -> int:
-        """The node after the last one."""
-        return self.first + len(self.start) - 1
-
-    @property
-    def sources(self) -> np.ndarray:
-        """The node u of every pair, as `nodes` are its v."""
-        return np.repeat(np.arange(self.first, self.end), np.diff(self.start))
-
-    @classmethod
-    def of_block(cls, nodes: Tensor, similarities: Tensor, levels: Tensor) -> AboveRows:
-        """From dense blocks [b, V] of rising `nodes`; nodes left out between them get no pairs."""
-        place, partner = torch.nonzero(levels, as_tuple=True)
-        lengths = torch.bincount(place, minlength=len(nodes))
-        where = place, partner
-        return cls.of_lists(nodes, lengths, partner, similarities[where], levels[where])
-
-    @classmethod
-    def of_lists(
-        cls, nodes: Tensor, lengths: Tensor, partners: Tensor, similarities: Tensor, levels: Tensor
-    ) -> AboveRows:
-        """From the lists of rising `nodes`, of `lengths` [b] and one after the other."""
-        asked = nodes.cpu().numpy()
-        spread = np.zeros(asked[-1] - asked[0] + 1, dtype=np.int64)
-        spread[asked - asked[0]] = lengths.cpu().numpy()
-        values = (part.cpu().numpy() for part in (partners, similarities, levels))
-        return cls(int(asked[0]), _starts(spread), *values)
-
-    @classmethod
-    def empty(cls, first: int, end: int) -> AboveRows:
-        """Rows of the nodes from `first` to before `end` without any pair."""
-        return cls(
-            first,
-            np.zeros(end - first + 1, dtype=np.int64),
-            np.zeros(0, dtype=np.int64),
-            np.zeros(0, dtype=np.float32),
-            np.zeros(0, dtype=np.uint8),
-        )
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[AboveRows]) -> AboveRows:
-        """Rows that follow each other as one."""
-        for before, after in itertools.pairwise(parts):
-            if before.end != after.first:
-                raise UsageError(
-                    f"Rows that end before node {before.end} cannot be followed by those from "
-                    f"node {after.first}: give them in order and without a gap."
-                )
-        return cls(
-            parts[0].first,
-            _starts(np.concatenate([np.diff(part.start) for part in parts])),
-            np.concatenate([part.nodes for part in parts]),
-            np.concatenate([part.similarities for part in parts]),
-            np.concatenate([part.levels for part in parts]),
-        )
-
-    def between(self, first: int, end: int) -> AboveRows:
-        """The rows of the nodes from `first` to before `end`."""
-        start = self.start[first - self.first : end - self.first + 1]
-        pairs = slice(start[0], start[-1])
-        return AboveRows(
-            first,
-            start - start[0],
-            self.nodes[pairs],
-            self.similarities[pairs],
-            self.levels[pairs],
-        )
-
-    def lists(self, nodes: Tensor) -> LevelLists:
-        """The rows of `nodes`, which are among them, on their device. O(1) a pair."""
-        start = torch.from_numpy(self.start).to(nodes.device)
-        row, entry = row_entries(start, nodes - self.first)
-        partner, level = (
-            torch.from_numpy(part).to(nodes.device)[entry] for part in (self.nodes, self.levels)
-        )
-        return LevelLists(row, partner, level)
-
-    def level_block(self, nodes: Tensor, num_nodes: int) -> Tensor:
-        """Levels of `nodes`, which are among the rows, to all nodes: uint8 [b, V] on their device.
-
-        O(b V) for the zeros and O(1) a pair.
-        """
-        row, partner, level = self.lists(nodes)
-        block = torch.zeros(len(nodes), num_nodes, dtype=torch.uint8, device=nodes.device)
-        block[row, partner] = level
-        return block
-
-
-def _starts(lengths: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-
-
 @cache
 def kernels_run_on(device: torch.device) -> bool:
     """Whether Triton, which PyTorch brings along for its own GPU builds, can compile them.
@@ -257,7 +149,7 @@ def kernels_run_on(device: torch.device) -> bool:
 class SparseRows(NamedTuple):
     """Some nodes v for each of b nodes u, sorted by u and then by v: the pairs a relation lists.
 
-    Entry i says that the u at place `row[i]` of the block is paired with v = `node[i]`. O(m) memory
+    Entry i pairs the u at place `row[i]` of the block with v = `node[i]`. O(m) memory
     for m pairs, where the dense form takes V for every u.
     """
 
@@ -268,7 +160,7 @@ class SparseRows(NamedTuple):
     num_rows: int
     """b; rows without any entry count, too."""
     value: Tensor | None = None
-    """[m], such as similarities (float32)."""
+    """[m], such as similarities (float32) or pattern codes (int64)."""
     level: Tensor | None = None
     """uint8 [m], how many thresholds the pair reaches: 1 or more."""
 
@@ -278,10 +170,91 @@ class SparseRows(NamedTuple):
         rows = torch.arange(self.num_rows + 1, device=self.row.device)
         return torch.searchsorted(self.row, rows)
 
+    @classmethod
+    def empty(cls, num_rows: int) -> SparseRows:
+        """Rows without any entry, on the CPU."""
+        nothing = torch.zeros(0, dtype=torch.int64)
+        return cls(nothing, nothing, num_rows, nothing.float(), nothing.to(torch.uint8))
 
-class LevelLists(NamedTuple):
-    """Above pairs row by row: the place of u in the block, v, and the level they reach."""
+    @classmethod
+    def of_levels(cls, level: Tensor, value: Tensor) -> SparseRows:
+        """The entries of dense blocks, each [b, V], whose level is not 0."""
+        row, node = torch.nonzero(level, as_tuple=True)
+        return cls(row, node, len(level), value[row, node], level[row, node])
 
-    row: Tensor  # int64 [m]
-    node: Tensor  # int64 [m]
-    level: Tensor  # uint8 [m], 1 or more
+    @classmethod
+    def stacked(cls, parts: Sequence[SparseRows]) -> SparseRows:
+        """The rows of one part after those of the other. All parts have values and levels."""
+        first = np.cumsum([0, *(part.num_rows for part in parts)]).tolist()
+        return cls(
+            torch.cat([part.row + before for part, before in zip(parts, first, strict=False)]),
+            torch.cat([part.node for part in parts]),
+            first[-1],
+            torch.cat([part.values for part in parts]),
+            torch.cat([part.levels for part in parts]),
+        )
+
+    def between(self, first: int, end: int) -> SparseRows:
+        """The rows at the places from `first` to before `end`."""
+        bounds = torch.tensor([first, end], device=self.row.device)
+        entries = slice(*torch.searchsorted(self.row, bounds).tolist())
+        return self._chosen(self.row[entries] - first, entries, end - first)
+
+    def at(self, places: Tensor) -> SparseRows:
+        """The rows at `places` [b], in the order of these. O(1) an entry."""
+        row, entry = row_entries(self.start, places)
+        return self._chosen(row, entry, len(places))
+
+    def _chosen(self, row: Tensor, entry: Tensor | slice, num_rows: int) -> SparseRows:
+        value, level = (None if part is None else part[entry] for part in (self.value, self.level))
+        return SparseRows(row, self.node[entry], num_rows, value, level)
+
+    def to(self, device: torch.device) -> SparseRows:
+        """The same on another device."""
+        row, node = self.row.to(device), self.node.to(device)
+        value, level = (None if part is None else part.to(device) for part in self[3:])
+        return SparseRows(row, node, self.num_rows, value, level)
+
+    def where(self, chosen: Tensor) -> SparseRows:
+        """The entries that are `chosen`, bool [m]."""
+        return self._chosen(self.row[chosen], chosen, self.num_rows)
+
+    @property
+    def values(self) -> Tensor:
+        """`value`, of rows that have one."""
+        return _given(self.value)
+
+    @property
+    def levels(self) -> Tensor:
+        """`level`, of rows that have one."""
+        return _given(self.level)
+
+    def dense_levels(self, num_nodes: int) -> Tensor:
+        """The level of every pair, 0 where there is no entry: uint8 [b, V]."""
+        block = torch.zeros(self.num_rows, num_nodes, dtype=torch.uint8, device=self.row.device)
+        block[self.row, self.node] = self.levels
+        return block
+
+    def padded(self, values: Tensor, padding: float) -> Tensor:
+        """`values` [m] of the entries row by row: [b, longest row], with `padding` at the end."""
+        length = torch.bincount(self.row, minlength=self.num_rows)
+        first = length.cumsum(0) - length
+        column = torch.arange(len(self.row), device=self.row.device) - first[self.row]
+        shape = (self.num_rows, max(int(length.max()), 1))
+        matrix = torch.full(shape, padding, dtype=values.dtype, device=values.device)
+        matrix[self.row, column] = values
+        return matrix
+
+    def to_numpy(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Row, node, value and level of the entries."""
+        columns = (self.row, self.node, self.values, self.levels)
+        row, node, value, level = (column.cpu().numpy() for column in columns)
+        return row, node, value, level
+
+
+def _given(column: Tensor | None) -> Tensor:
+    if column is None:
+        raise UsageError(
+            "The entries of these rows lack a value or a level: make the rows with both."
+        )
+    return column

@@ -1,7 +1,7 @@
-"""Top-k mode: several relations bound to one view, asked together for short lists of above pairs.
+"""Top-k mode: short lists of above pairs of several relations in one view.
 
-Each row's above set is cut to its `cap` best, found without making the row where that is possible
-(`relations.nearest`). Time and memory grow like V cap, but for searches among factors.
+Each row's above set is cut to its `cap` best, which a relation finds without computing the whole
+row where that is possible. Time and memory grow like V cap, except for searches among factors.
 """
 
 from __future__ import annotations
@@ -11,31 +11,32 @@ from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import replace
 
-import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.relations.blocks import rows_per_block, run_in_blocks
+from xtcl.relations.blocks import rows_per_block
+from xtcl.relations.common_neighbours import Links
 from xtcl.relations.cosine import normalize_rows
 from xtcl.relations.graph_distance import SEARCHES, GraphDistance
 from xtcl.relations.relation import Relation, SimilarityRows
-from xtcl.relations.row_source import TopKSource
-from xtcl.relations.rows import DenseRows, PairLevel
-from xtcl.relations.sparse import LevelLists
-from xtcl.relations.store.passes import Lists, lists_over
+from xtcl.relations.row_source import TOPK_BLOCK_ROWS, Levels, TopKSource
+from xtcl.relations.rows import NO_NODE, Candidates, PairLevel, Scorer
+from xtcl.relations.sparse import SparseRows
+from xtcl.relations.store.passes import PassRows
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.topk import Nearest, list_levels_numpy, list_thresholds
 from xtcl.relations.topk_dispatch import BY_PAIR, FACTORS, nearest
 from xtcl.relations.view import TrainingView
 
-FEW = 0.1
-"""Share of the nodes up to which a pass asks for too few rows to build an index for it alone."""
+FEW_ROWS = 0.1
+"""Share of the nodes up to which a pass is over too few rows to build an index for it alone."""
 
 
 class TopKRows:
-    """For a block of nodes: each relation's above pairs, cut to the `cap` best of every row.
+    """Top-k mode of `RelationRows`: of each relation's above pairs, the `cap` best of every row.
 
-    With a `store`, a pass (`over`) reads the lists that are there and keeps those that are not.
+    With a `store`, a pass (`over`) reads the lists that are stored and stores the others.
     """
 
     def __init__(
@@ -53,47 +54,136 @@ class TopKRows:
         self.device = view.device
         self.store = store
         self._view, self._cap, self._index_past = view, cap, index_past
-        self._searched = [
+        self._sources = [
             TopKSource(relation, view, self.quantiles, cap, index_past)
             for relation in self.relations
         ]
-        self._by_relation: list[Lists] = [searched.lists for searched in self._searched]
+        self._by_relation: Sequence[PassRows[TopKSource] | TopKSource] = self._sources
         self._pairs: dict[Relation, PairSimilarities] = {}
 
-    def bind(self) -> None:
-        """Do now what all rows of a relation share, which ranks divide while all are here."""
-        for searched in self._searched:
-            _ = searched.search
+    @property
+    def block_rows(self) -> int:
+        """Default number of rows of a block."""
+        return TOPK_BLOCK_ROWS
 
     @property
     def index_recall(self) -> dict[str, float]:
-        """By relation the share of the best that an index found, where one was asked so far."""
+        """By relation, the share of the best that an index found; empty where none was used."""
         return {
-            searched.relation.name: searched.index_recall
-            for searched in self._searched
-            if searched.index_recall is not None
+            source.relation.name: source.index_recall
+            for source in self._sources
+            if source.index_recall is not None
         }
 
-    def lists(self, nodes: Tensor) -> Iterator[LevelLists]:
-        """Yield the lists of `nodes` [b], relation by relation."""
-        return (lists(nodes) for lists in self._by_relation)
+    def prepare(self) -> None:
+        """Compute now what all rows of a relation share; ranks divide this work."""
+        for source in self._sources:
+            _ = source.search
+
+    def cached_levels(self, nodes: Tensor) -> dict[str, Levels]:
+        """Empty: lists are short, and searches do not waste what they compute on a few rows."""
+        return {}
+
+    def above(self, nodes: Tensor) -> Iterator[SparseRows]:
+        """Yield the above pairs of `nodes` [b], relation by relation."""
+        return (rows.rows(nodes) for rows in self._by_relation)
+
+    @contextmanager
+    def over(self, nodes: Tensor, whole: Tensor | None = None) -> Iterator[TopKRows]:
+        """The rows for one pass over blocks of `nodes`, through the store.
+
+        The size of the `whole` pass decides how they are searched for.
+        """
+        passing = copy(self)
+        if len(nodes if whole is None else whole) <= FEW_ROWS * self.num_nodes:
+            passing._sources = [replace(source, few=True) for source in self._sources]
+        passing._by_relation = passing._sources
+        with ExitStack() as stack:
+            if self.store is not None:
+                parts = [part.cpu().numpy() for part in (nodes, whole) if part is not None]
+                passing._by_relation = passes = [PassRows(source) for source in passing._sources]
+                for each in passes:
+                    stack.enter_context(each.through(self.store, *parts))
+                    each.source.index_recall = each.notes.get("index_recall")
+            yield passing
+
+    def blocks(self, nodes: Tensor, height: int) -> Iterator[Tensor]:
+        """`nodes`, if any, in blocks of `height` rows, on the device."""
+        return iter(torch.split(nodes.to(self.device), height) if len(nodes) else ())
+
+    def listed(self, nodes: Tensor, candidates: Tensor | None = None) -> SparseRows:
+        """The pairs of `nodes` whose code is not 0: the lists of all relations, merged.
+
+        Cost: O(m log m) for m entries of the lists.
+        """
+        base = len(self.quantiles) + 1
+        keys, digits = [], []
+        among = None
+        if candidates is not None:
+            among = torch.zeros(self.num_nodes, dtype=torch.bool, device=self.device)
+            among[candidates] = True
+        for position, rows in enumerate(self.above(nodes)):
+            key = rows.row * self.num_nodes + rows.node
+            digit = rows.levels.long() * base**position
+            chosen = slice(None) if among is None else among[rows.node]
+            keys.append(key[chosen])
+            digits.append(digit[chosen])
+        pairs, place = torch.unique(torch.cat(keys), return_inverse=True)
+        code = torch.zeros_like(pairs).index_add_(0, place, torch.cat(digits))
+        row, node = pairs // self.num_nodes, pairs % self.num_nodes
+        return SparseRows(row, node, len(nodes), code)
+
+    def scorer(
+        self,
+        table: Tensor,
+        number: int,
+        tie_break: Relation | None = None,
+        exclude: sp.csr_array | None = None,
+    ) -> Scorer:
+        """Gives the nodes that some relation lists and that may be among the `number` best.
+
+        Ties matter only among those that score at least as high as the last that is chosen, so only
+        these get a similarity. Cost: O(b R cap log(b R cap)) for b nodes and R relations.
+        """
+        excluded = None if exclude is None else Links.of(exclude, self.device)
+
+        def candidates(nodes: Tensor) -> Candidates:
+            listed = self.listed(nodes)
+            row, node, score = listed.row, listed.node, table[listed.values]
+            if excluded is not None:
+                allowed = ~excluded.hold(nodes, row, node)
+                row, node, score = row[allowed], node[allowed], score[allowed]
+            rows = SparseRows(row, node, len(nodes), score)
+            rows = rows.where(score >= _least_score(rows, number)[row])
+            similarity = None
+            if tie_break is not None:
+                own = self.similarities(tie_break, nodes, rows.row, rows.node)
+                similarity = rows.padded(own, 0.0)
+            return Candidates(
+                rows.padded(rows.values, -torch.inf), rows.padded(rows.node, NO_NODE), similarity
+            )
+
+        return candidates
 
     def similarities(
         self, relation: Relation, nodes: Tensor, row: Tensor, partner: Tensor
     ) -> Tensor:
-        """s(u, v) of pairs, u = nodes[row]: float32 [m]; see `nearest.pairs` for what is known."""
+        """s(u, v) of pairs, u = nodes[row] and v = partner: float32 [m].
+
+        Of PageRank and graph distance on large graphs, only the best of a row are known.
+        """
         if relation not in self._pairs:
             self._pairs[relation] = topk_pair_similarities(
                 relation, self._view, self._cap, self._index_past
             )
         return self._pairs[relation](nodes, row, partner)
 
-    def standing(self, relation: Relation, u: int, v: int) -> PairLevel:
-        """Where v stands in the row of u."""
+    def pair_level(self, relation: Relation, u: int, v: int) -> PairLevel:
+        """The similarity of a pair, and the level it reaches in the row of u."""
         nodes, first = torch.tensor([u], device=self.device), torch.tensor([0], device=self.device)
         partner = torch.tensor([v], device=self.device)
-        searched = self._searched[self.relations.index(relation)]
-        lists = searched.search(nodes).matrix(self.num_nodes)
+        source = self._sources[self.relations.index(relation)]
+        lists = source.search(nodes).matrix(self.num_nodes)
         reached = list_levels_numpy(lists, self.quantiles, self._cap)[lists.indices == v]
         return PairLevel(
             float(self.similarities(relation, nodes, first, partner)[0]),
@@ -101,65 +191,42 @@ class TopKRows:
             int(reached.sum()),
         )
 
-    @contextmanager
-    def over(self, nodes: Tensor, whole: Tensor | None = None) -> Iterator[TopKRows]:
-        """The rows for one pass over the blocks of `nodes`, which each relation is asked for once.
 
-        What the store does not have is in it afterwards, unless the pass was broken off. Where the
-        nodes are one rank's share of a `whole` pass, this decides how they are searched for, and
-        the store may have them as part of that.
-        """
-        passing = copy(self)
-        if len(nodes if whole is None else whole) <= FEW * self.num_nodes:
-            passing._searched = [replace(searched, few=True) for searched in self._searched]
-        with ExitStack() as stack:
-            if self.store is None:
-                passing._by_relation = [searched.lists for searched in passing._searched]
-            else:
-                passes = [part.cpu().numpy() for part in (nodes, whole) if part is not None]
-                passing._by_relation = [
-                    stack.enter_context(lists_over(self.store, searched, *passes))
-                    for searched in passing._searched
-                ]
-            yield passing
-
-    def blocks(self, nodes: Tensor, height: int) -> Iterator[Tensor]:
-        """`nodes`, if any, in blocks of `height` rows, on the device."""
-        return iter(torch.split(nodes.to(self.device), height) if len(nodes) else ())
-
-
-# Similarities of single pairs, without the rows they lie in.
-#
-# Factors give any pair's cosine, degrees and common neighbours what follows from them. PageRank
-# and
-# graph distance are computed in whole rows where the graph is small. Where it is not, the best of
-# a
-# row are known, several times the cap, whatever the quantile, and what is not among them counts as
-# 0.
+def _least_score(rows: SparseRows, number: int) -> Tensor:
+    """The lowest of the `number` best scores of each row, -inf where there are fewer: [b]."""
+    scores = rows.padded(rows.values, -torch.inf)
+    if scores.shape[1] < number:
+        return torch.full((rows.num_rows,), -torch.inf, device=rows.row.device)
+    return torch.topk(scores, number, dim=1).values[:, -1]
 
 
 PairSimilarities = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Takes nodes u [b]; of pairs the place of u in them and v, each [m]: gives s(u, v), float32 [m].
-"""
+"""Takes nodes u [b], and for each of m pairs the place of u among them and v. Gives s(u, v)."""
 
 
-SMALL = 2**15
+WHOLE_ROW_NODES = 2**15
 """Nodes up to which a whole row of PageRank takes no longer than a wide list."""
 
 
 WIDER = 4
-"""How many times the cap is known of a row: links of high degree are far down in it. With the cap
-alone AUC on Photo was lower by 0.14."""
+"""How many times the cap is searched of a row: links of high degree are far down in it. With the
+cap alone, AUC on Photo was lower by 0.14."""
 
 
-CHUNK = 2**14
+PAIRS_PER_PRODUCT = 2**14
 """Pairs whose factors are multiplied at a time."""
 
 
 def topk_pair_similarities(
     relation: Relation, view: TrainingView, cap: int, index_past: int | None = None
 ) -> PairSimilarities:
-    """Similarities of any pairs of a relation, as top-k mode knows them."""
+    """Similarities of single pairs of a relation, without the rows they are in.
+
+    Cosines are computed from factors; Link, Jaccard and Topology from degrees and common
+    neighbours. PageRank and graph distance are looked up in whole rows where the graph is small.
+    Where it is not, the best of a row are searched for, WIDER times the cap, whatever the quantile;
+    pairs that are not among them count as 0.
+    """
     by_pair = BY_PAIR.get(type(relation))
     if by_pair is not None:
         similarity = by_pair(relation, view)
@@ -167,7 +234,7 @@ def topk_pair_similarities(
     factors, most = FACTORS.get(type(relation)), view.num_nodes - 1
     if factors is not None and cap < most:
         return _from_factors(normalize_rows(factors(relation, view, cap, index_past)))
-    if view.num_nodes <= SMALL:
+    if view.num_nodes <= WHOLE_ROW_NODES:
         return _from_whole_rows(_as_listed(relation, cap, most).on(view), view)
     lists = nearest(relation, view, 0.0, min(WIDER * cap, most), index_past=index_past)
     return _from_lists(lists, view.num_nodes)
@@ -199,7 +266,11 @@ def _from_factors(rows: Tensor) -> PairSimilarities:
     """Cosines. Cost: O(m D)."""
 
     def of(nodes: Tensor, row: Tensor, partner: Tensor) -> Tensor:
-        parts = zip(torch.split(nodes[row], CHUNK), torch.split(partner, CHUNK), strict=True)
+        parts = zip(
+            torch.split(nodes[row], PAIRS_PER_PRODUCT),
+            torch.split(partner, PAIRS_PER_PRODUCT),
+            strict=True,
+        )
         return torch.cat([(rows[u] * rows[v]).sum(dim=1).clamp_(0.0, 1.0) for u, v in parts])
 
     return of
@@ -218,29 +289,3 @@ def _from_lists(find: Nearest, num_nodes: int) -> PairSimilarities:
         return torch.where(known[place] == wanted, lists.similarities[place], 0.0)
 
     return of
-
-
-def pair_similarities(rows: DenseRows | TopKRows, pairs: np.ndarray, height: int) -> np.ndarray:
-    """s_r(u, v) for each pair (u, v) of `pairs` [2, n] and each relation: float32 [n, R].
-
-    `height` nodes at a time, of those that come first in a pair. Exact mode computes their whole
-    rows; top-k mode looks at the pairs, or at the best of each row.
-    """
-    found = np.zeros((pairs.shape[1], len(rows.relations)), dtype=np.float32)
-    nodes, row = np.unique(pairs[0], return_inverse=True)
-    order = np.argsort(row, kind="stable")
-
-    def similarities(places: Tensor) -> None:
-        first, end = int(places[0]), int(places[-1]) + 1
-        asked = order[slice(*np.searchsorted(row[order], [first, end]))]
-        block, place, partner = (
-            torch.from_numpy(part).to(rows.device)
-            for part in (nodes[first:end], row[asked] - first, pairs[1, asked])
-        )
-        for column, relation in enumerate(rows.relations):
-            own = rows.similarities(relation, block, place, partner)
-            found[asked, column] = own.cpu().numpy()
-
-    for _ in run_in_blocks(similarities, torch.arange(len(nodes)), height):
-        pass
-    return found

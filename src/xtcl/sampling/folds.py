@@ -1,8 +1,8 @@
-"""Folds for fitting the stumps on pairs that the relations have not already seen.
+"""Cross-fitting folds, and labels of pairs: which two nodes are alike for the task.
 
-With the training labels inside them, the label relations look 0.99 precise on training pairs and
-are 0.8 precise on others; for links, Link *is* the target. So each fold hides its own answers from
-the relations and counts only pairs of hidden answers. `folds=0` is the paper's literal reading: one
+A relation that reads the training labels has a precision of 0.99 on training pairs and of 0.8 on
+others; for links, Link *is* the target. So each fold hides some labels or links from the relations,
+and only pairs whose label is hidden are counted. `folds=0` follows the paper to the letter: one
 fold that hides nothing.
 """
 
@@ -22,7 +22,7 @@ from xtcl.relations.sparse import is_among
 from xtcl.relations.view import TrainingView
 
 MAX_QUERIES = 1024
-"""Rows per fold of links. The counts of a fold cost O(rows x V); this many pin a precision down."""
+"""Most query rows of a fold of links. Counting costs O(rows x V), and this many are precise."""
 
 
 def label_folds(
@@ -32,9 +32,9 @@ def label_folds(
     rng: np.random.Generator,
     labelled: np.ndarray | None = None,
 ) -> list[Fold]:
-    """Folds over the `labelled` nodes, among which `alike` says which two match.
+    """Folds over the `labelled` nodes. Two of them match where `alike` is true.
 
-    Left out, they are the nodes with training labels. Without `alike` nodes of one class match.
+    By default, the nodes are those with training labels, and nodes of one class match.
     """
 
     def pairs_among(seen: TrainingView, nodes: np.ndarray) -> Fold:
@@ -59,7 +59,7 @@ def label_folds(
 def link_folds(view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
     """Folds over the training links; two nodes match when they are linked.
 
-    A pair that is linked in what the relations see is no candidate any more and does not count.
+    A pair that is linked in the view of the relations is no candidate and is not counted.
     With `folds=0` the pairs are V_L x V_L, all linked nodes with each other (Algorithm 1).
     """
     upper = view.adjacency.tocoo()
@@ -82,8 +82,8 @@ def link_folds(view: TrainingView, folds: int, rng: np.random.Generator) -> list
         seen = view.hiding_links(links[:, part])
         target = TrainingView.adjacency_of(links[:, part], view.num_nodes)
         queries = _sample(linked, rng)
-        judge = label_pairs_by_link(target, queries, everyone, known=seen.adjacency)
-        return Fold(seen, queries, everyone, judge)
+        labels = label_pairs_by_link(target, queries, everyone, known=seen.adjacency)
+        return Fold(seen, queries, everyone, labels)
 
     return [all_pairs(part) for part in parts]
 
@@ -98,7 +98,7 @@ def _sample(nodes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def _stratified_parts(
     labels: np.ndarray, nodes: np.ndarray, parts: int, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """`nodes` dealt out so that every part gets its share of each class."""
+    """`nodes` in parts with the same share of each class."""
     shuffled = rng.permutation(nodes)
     dealt = shuffled[np.argsort(labels[shuffled], kind="stable")]
     return [np.sort(dealt[start::parts]) for start in range(parts)]
@@ -106,46 +106,43 @@ def _stratified_parts(
 
 @dataclass(frozen=True)
 class Fold:
-    """Pairs (u, v) from `queries` x `candidates` whose I_t(u, v) is known.
+    """Pairs (u, v) from `queries` x `candidates` whose label I_t(u, v) is known.
 
-    The sampler computes the relations from `view` and asks `judge` which pairs are alike. In
-    cross-fitting the view hides what `judge` knows. A node is never paired with itself.
+    The sampler computes the relations from `view`. In cross-fitting, the view hides what
+    `pair_labels` reads. A node is never paired with itself.
     """
 
     view: TrainingView
     queries: np.ndarray
     candidates: np.ndarray
-    judge: PairLabels
+    pair_labels: PairLabels
 
-    def whole(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def dense_labels(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """I_t(u, v) of `queries` with all candidates, and which pairs count: each bool [b, c]."""
         shape = len(queries), len(self.candidates)
         row = np.repeat(np.arange(shape[0]), shape[1])
         node = np.tile(self.candidates, shape[0])
-        asked = (torch.from_numpy(part) for part in (queries, row, node))
-        answers = self.judge(torch.device("cpu"))(*asked)
-        return answers.alike.view(shape).numpy(), answers.counted.view(shape).numpy()
+        pairs = (torch.from_numpy(part) for part in (queries, row, node))
+        labelled = self.pair_labels(torch.device("cpu"))(*pairs)
+        return labelled.alike.view(shape).numpy(), labelled.counted.view(shape).numpy()
 
 
-# Who knows which pairs are alike: the classes, the links, or a function of the user's.
-#
-# A judge answers for the few pairs that are listed, where they lie, and says how many pairs every
-# query makes with its candidates. So pairs that nobody lists are counted by subtraction, and but
-# for
-# a function, which has to be asked, no judge looks at them: totals follow from sizes of classes or
-# numbers of links.
+# Labels of pairs are computed for the few pairs that are listed, on their device. Totals count all
+# pairs of a query with the candidates, so that the pairs that are not listed follow by subtraction.
+# Totals follow from sizes of classes or numbers of links; only a function of the user is called for
+# all pairs.
 
 
 Indicator = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """I_t(u, v) of the paper for all u [b] and v [c] at once: bool [b, c]."""
 
 
-MAX_ASKED = 2**24
-"""Pairs that an indicator is asked for at once."""
+_PAIRS_PER_CALL = 2**24
+"""Most pairs of one call of an indicator."""
 
 
 class LabelledPairs(NamedTuple):
-    """What a judge says of listed pairs, and of all pairs of the queries with candidates."""
+    """Labels of listed pairs, and counts of all pairs of the queries with the candidates."""
 
     alike: Tensor  # bool [m], I_t
     counted: Tensor  # bool [m], which of the listed pairs count
@@ -153,29 +150,29 @@ class LabelledPairs(NamedTuple):
 
 
 PairLabeller = Callable[[Tensor, Tensor, Tensor], LabelledPairs]
-"""Takes queries u [b]; of the listed pairs, row by row, the place of u in them and v, each [m]."""
+"""Takes queries u [b], and for each of m listed pairs the place of u among them and v."""
 
 
 PairLabels = Callable[[torch.device], PairLabeller]
-"""Takes the device where pairs will be listed, and brings there what it knows."""
+"""Takes the device of the listed pairs, and gives their labeller there."""
 
 
 def label_pairs_by_class(classes: np.ndarray, candidates: np.ndarray) -> PairLabels:
-    """Alike are nodes of one class, `classes` [V]. Cost: O(b + m)."""
+    """Nodes of one class are alike: `classes` [V]. Cost: O(b + m)."""
     sizes = np.bincount(classes[candidates], minlength=classes.max() + 1)
     itself = np.isin(np.arange(len(classes)), candidates)
 
-    def judge(device: torch.device) -> PairLabeller:
+    def labels(device: torch.device) -> PairLabeller:
         totals = _totals(len(candidates) - itself, sizes[classes] - itself).to(device)
         kind = torch.from_numpy(classes).to(device)
 
-        def judging(queries: Tensor, row: Tensor, node: Tensor) -> LabelledPairs:
+        def labeller(queries: Tensor, row: Tensor, node: Tensor) -> LabelledPairs:
             u = queries[row]
             return LabelledPairs(kind[u] == kind[node], u != node, totals[queries])
 
-        return judging
+        return labeller
 
-    return judge
+    return labels
 
 
 def label_pairs_by_link(
@@ -184,59 +181,59 @@ def label_pairs_by_link(
     candidates: np.ndarray,
     known: sp.csr_array | None = None,
 ) -> PairLabels:
-    """Alike are nodes that `target` links; pairs that are `known` do not count.
+    """Nodes that `target` links are alike; pairs that are `known` do not count.
 
     Both are symmetric 0/1 matrices [V, V] without loops or a pair in common, and all linked nodes
-    are candidates. Asked will be for `queries`. Cost: O(m log n) for the n links of the queries.
+    are candidates. Labels are for `queries` only. Cost: O(m log n) for n links of the queries.
     """
     count = target.shape[0]
     seen = known if known is not None else target[:, :0]
     pairs = len(candidates) - np.isin(np.arange(count), candidates)
 
-    def judge(device: torch.device) -> PairLabeller:
+    def labels(device: torch.device) -> PairLabeller:
         matches, links = _keys(target, queries, device), _keys(seen, queries, device)
         totals = _totals(pairs - np.diff(seen.indptr), np.diff(target.indptr)).to(device)
 
-        def judging(asked: Tensor, row: Tensor, node: Tensor) -> LabelledPairs:
+        def labeller(asked: Tensor, row: Tensor, node: Tensor) -> LabelledPairs:
             u = asked[row]
             key = u * count + node
             counted = (u != node) & ~is_among(key, links)
             return LabelledPairs(is_among(key, matches), counted, totals[asked])
 
-        return judging
+        return labeller
 
-    return judge
+    return labels
 
 
-def label_pairs_by_indicator(alike: Indicator, candidates: np.ndarray) -> PairLabels:
-    """Alike is what the function says, which is asked for all pairs. Cost: O(b c)."""
+def label_pairs_by_indicator(indicator: Indicator, candidates: np.ndarray) -> PairLabels:
+    """Nodes are alike where the function is true. It is called for all pairs. Cost: O(b c)."""
     place = np.zeros(candidates.max(initial=-1) + 1, dtype=np.int64)
     place[candidates] = np.arange(len(candidates))
-    height = max(1, MAX_ASKED // max(len(candidates), 1))
+    height = max(1, _PAIRS_PER_CALL // max(len(candidates), 1))
 
-    def ask(queries: np.ndarray, row: np.ndarray, node: np.ndarray) -> tuple[np.ndarray, Tensor]:
+    def call(queries: np.ndarray, row: np.ndarray, node: np.ndarray) -> tuple[np.ndarray, Tensor]:
         nothing = np.zeros(0, dtype=np.int64)
-        said, pairs, matches = [nothing.astype(bool)], [nothing], [nothing]
+        listed, pairs, matches = [nothing.astype(bool)], [nothing], [nothing]
         for first in range(0, len(queries), height):
-            asked = queries[first : first + height]
-            found = _checked(alike(asked, candidates), len(asked), len(candidates))
-            counted = asked[:, None] != candidates
+            block = queries[first : first + height]
+            found = _checked(indicator(block, candidates), len(block), len(candidates))
+            counted = block[:, None] != candidates
             pairs.append(counted.sum(axis=1))
             matches.append((found & counted).sum(axis=1))
             start, end = np.searchsorted(row, [first, first + height])
-            said.append(found[row[start:end] - first, place[node[start:end]]])
+            listed.append(found[row[start:end] - first, place[node[start:end]]])
         totals = _totals(np.concatenate(pairs), np.concatenate(matches))
-        return np.concatenate(said), totals
+        return np.concatenate(listed), totals
 
-    def judge(device: torch.device) -> PairLabeller:
-        def judging(queries: Tensor, row: Tensor, node: Tensor) -> LabelledPairs:
-            said, totals = ask(*(part.cpu().numpy() for part in (queries, row, node)))
+    def labels(device: torch.device) -> PairLabeller:
+        def labeller(queries: Tensor, row: Tensor, node: Tensor) -> LabelledPairs:
+            alike, totals = call(*(part.cpu().numpy() for part in (queries, row, node)))
             counted = queries[row] != node
-            return LabelledPairs(torch.from_numpy(said).to(device), counted, totals.to(device))
+            return LabelledPairs(torch.from_numpy(alike).to(device), counted, totals.to(device))
 
-        return judging
+        return labeller
 
-    return judge
+    return labels
 
 
 def _totals(pairs: np.ndarray, matches: np.ndarray) -> Tensor:
@@ -244,7 +241,7 @@ def _totals(pairs: np.ndarray, matches: np.ndarray) -> Tensor:
 
 
 def _keys(matrix: sp.csr_array, queries: np.ndarray, device: torch.device) -> Tensor:
-    """All entries (u, v) in the rows `queries` as u V + v, rising."""
+    """All entries (u, v) in the rows `queries` as u V + v, ascending."""
     asked = np.unique(queries)
     links = matrix[asked]
     u = np.repeat(asked, np.diff(links.indptr))

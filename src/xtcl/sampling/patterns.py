@@ -1,35 +1,31 @@
-"""Patterns and their counts: all that Algorithm 1 needs to know about the labelled pairs.
+"""Patterns and their counts: all that Algorithm 1 needs of the labelled pairs.
 
-Tied stumps see a pair only through the level it reaches for each relation. Those levels are the
-digits of one number, the pair's pattern code; two pairs with the same code are the same to the
-sampler. So the training set shrinks to a table `counts[pattern, I_t]` of integers, which is the
-same for any block size, order of work or device. Pairs that are above for no relation have code 0
-and are most of all pairs: they are counted by subtraction and never listed.
+The score of a pair depends only on the level it reaches for each relation. Those levels are the
+digits of one number, the pair's pattern code, so two pairs with the same code have the same score.
+The training set shrinks to a table `counts[pattern, I_t]` of integers, which is the same for any
+block size, order of work or device. Pairs that are above for no relation have code 0. They are most
+of all pairs, and are counted by subtraction instead of listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from xtcl.distributed import world
 from xtcl.errors import UsageError
-from xtcl.relations.rows import DenseRows
 from xtcl.sampling.stumps import Stumps
 
 MAX_PATTERNS = 2**24
-"""What a table of all patterns may hold: 24 relations with one quantile, 10 with four."""
+"""Most entries of a table of all patterns: 24 relations with one quantile, 10 with four."""
 
 
 @dataclass(frozen=True)
 class PatternCounts:
     """How often each pattern occurred, with I_t = 0 and with I_t = 1."""
 
-    codes: np.ndarray  # int64 [P], increasing
+    codes: np.ndarray  # int64 [P], ascending
     counts: np.ndarray  # int64 [P, 2]
 
     @classmethod
@@ -45,7 +41,7 @@ class PatternCounts:
         return self.summed(codes, np.concatenate([self.counts, other.counts]))
 
     def of_all_ranks(self) -> PatternCounts:
-        """The sum of what all ranks have counted: integers, so nothing hangs on who counted."""
+        """The sum of the counts of all ranks: integers, so it does not depend on the shares."""
         everyone = world()
         return self.summed(everyone.gather(self.codes), everyone.gather(self.counts))
 
@@ -70,41 +66,9 @@ def check_code_fits(num_relations: int, num_quantiles: int) -> None:
 
 
 def margin_table(stumps: Stumps) -> np.ndarray:
-    """The margin of every pattern code, float64; -inf for code 0, for which nothing speaks."""
+    """The margin of every pattern code, float64; -inf for code 0, which is no candidate."""
     margins = np.array([stumps.base])
     for weight in stumps.weights:  # the first relation is the lowest digit
         margins = (weight[:, None] + margins).ravel()
     margins[0] = -np.inf
     return margins
-
-
-def looked_up(table: Tensor, codes: Tensor) -> Tensor:
-    """The entry of `table` [P] at each of `codes`; twice as quick as `table[codes]` on a CPU."""
-    return table.index_select(0, codes.reshape(-1).int()).view(codes.shape)
-
-
-def encode(levels: Iterable[Tensor], num_relations: int, num_quantiles: int) -> Tensor:
-    """Pattern codes [b, c] of pairs whose levels come relation by relation, each [b, c].
-
-    Codes are as narrow as the number of patterns allows: they are most of the memory traffic.
-    """
-    base = num_quantiles + 1
-    codes: Tensor | None = None
-    for position, level in enumerate(levels):
-        if codes is None:
-            codes = level.to(_code_type(base**num_relations))
-        else:
-            codes.add_(level, alpha=base**position)
-    if codes is None:
-        raise UsageError("A pattern needs at least one relation.")
-    return codes
-
-
-def _code_type(patterns: int) -> torch.dtype:
-    return torch.int16 if patterns <= torch.iinfo(torch.int16).max else torch.int32
-
-
-def pattern_codes(rows: DenseRows, nodes: Tensor, columns: Tensor | None = None) -> Tensor:
-    """Code of each pair [b, c], for all columns or the given ones."""
-    levels = (level if columns is None else level[:, columns] for level in rows.levels(nodes))
-    return encode(levels, len(rows.relations), len(rows.quantiles))

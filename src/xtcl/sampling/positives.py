@@ -2,36 +2,43 @@
 
 Candidates are ranked by their score f_u(v). Hundreds share a pattern and so a score, and the
 tie-break is part of the method: first the similarity of one chosen relation (attribute distribution
-by default, random where it is missing), then a seeded shuffle of the nodes that is rotated for
-every u. The shuffle leaves no tie, so the result is the same for any block size. A node is never
-its own positive, and neither is a node that is above for no relation: nothing speaks for it. Where
-candidates run out the row is filled with -1.
+by default, none where it is missing), then a seeded shuffle of the nodes that is rotated for every
+u. The shuffle leaves no tie, so the result is the same for any block size. A node is never its own
+positive, and a node that is above for no relation is no candidate. Rows with fewer candidates are
+filled with -1.
 """
 
 from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
 from xtcl.config import SamplerConfig
 from xtcl.distributed import local_work, world
+from xtcl.relations.blocks import run_in_blocks
 from xtcl.relations.relation import Relation
-from xtcl.relations.rows import DenseRows, all_nodes
+from xtcl.relations.rows import NO_NODE, RelationRows, all_nodes
 from xtcl.relations.search import index_name
-from xtcl.relations.sparse import AboveRows
-from xtcl.relations.store.key import Description, canonical, circumstances, digest
-from xtcl.relations.store.parquet import DamagedFileError, StoredRelation
+from xtcl.relations.sparse import SparseRows
+from xtcl.relations.store.key import (
+    CODE_OF_RELATIONS,
+    Description,
+    canonical,
+    circumstances,
+    digest,
+)
+from xtcl.relations.store.parquet import DamagedFileError
 from xtcl.relations.store.relation_store import RelationStore
-from xtcl.relations.topk_rows import TopKRows
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS
-from xtcl.sampling.candidates import NO_NODE, Shuffle, TopB, listed_scores, whole_scores
+from xtcl.sampling.candidates import Shuffle, TopB, best_candidates
 from xtcl.sampling.patterns import margin_table
 from xtcl.sampling.stumps import Stumps, sigmoid
 
@@ -45,8 +52,8 @@ if TYPE_CHECKING:
 class Positives:
     """The best candidates of every node, best first."""
 
-    nodes: np.ndarray  # int64 [V, B], NOBODY where there are no more
-    scores: np.ndarray  # float32 [V, B], the margin y_hat; -inf where nobody
+    nodes: np.ndarray  # int64 [V, B], NO_NODE where there are no more
+    scores: np.ndarray  # float32 [V, B], the margin y_hat; -inf there
 
     @property
     def filled(self) -> np.ndarray:
@@ -59,7 +66,7 @@ class Positives:
         return sigmoid(self.scores)
 
     def likely(self, least_chance: float) -> Positives:
-        """Those alike with at least this chance, and every node's best in any case."""
+        """The positives with at least this chance, and the best of every node in any case."""
         kept = self.chances >= least_chance
         kept[:, :1] = True
         return Positives(
@@ -74,7 +81,7 @@ class Positives:
 
 
 def find_positives(
-    rows: DenseRows | TopKRows,
+    rows: RelationRows,
     stumps: Stumps,
     number: int,
     *,
@@ -84,85 +91,117 @@ def find_positives(
     exclude: sp.csr_array | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Positives:
-    """The `number` best candidates of every node, `height` nodes at a time.
+    """The `number` best candidates of every node, in blocks of `height` nodes.
 
-    Ranks share the nodes, and each of them gets the candidates of all.
+    Ranks share the nodes, and each of them gets the positives of all. Cost: one pass over the rows
+    of all nodes.
     """
     table = torch.tensor(margin_table(stumps), dtype=torch.float32, device=rows.device)
     shuffle = Shuffle(rows.num_nodes, seed, rows.device)
     everyone = world()
-    own = everyone.share(all_nodes(rows.num_nodes))
-    settings = (own, height, table, shuffle, tie_break, exclude, number)
-    blocks: Iterator[TopB]
-    if isinstance(rows, TopKRows):
-        blocks = listed_scores(rows, *settings)
-    else:
-        blocks = whole_scores(rows, *settings)
+    everybody = all_nodes(rows.num_nodes)
+    own = everyone.share(everybody)
     nodes = [torch.zeros(0, number, dtype=torch.int64, device=rows.device)]
     scores = [torch.zeros(0, number, device=rows.device)]
     with local_work():
-        for best in blocks:
-            nodes.append(best.nodes)
-            scores.append(best.scores)
-            progress(everyone.number * len(best.nodes))  # the others are about as far
-        found = [torch.cat(parts).cpu().numpy() for parts in (nodes, scores)]
-    return Positives(*(everyone.gather(part) for part in found))
+        with rows.over(own, everybody) as passing:
+            candidates = passing.scorer(table, number, tie_break, exclude)
+
+            def best(queries: Tensor) -> TopB:
+                return best_candidates(candidates(queries), queries, shuffle, number)
+
+            for found in run_in_blocks(best, own.to(rows.device), height):
+                nodes.append(found.nodes)
+                scores.append(found.scores)
+                progress(everyone.number * len(found.nodes))  # other ranks are about as far
+        own_nodes, own_scores = (torch.cat(parts).cpu().numpy() for parts in (nodes, scores))
+    return Positives(everyone.gather(own_nodes), everyone.gather(own_scores))
 
 
-# Positives that were found once and are read ever after: a file of the relation store.
-#
-# They follow from the training data, the relations, the learned weights and the seed, and from
-# nothing that comes after them: a fit with another encoder, or another training, finds the same.
-# The
-# file is one of the store's, with the score of v for u as its similarity and the place of v among
-# the
-# positives of u, counted from 1, as its level.
+CODE_OF_POSITIVES = (*CODE_OF_RELATIONS, "xtcl.sampling")
+"""Packages whose code decides positives."""
 
 
-MAX_CACHED = np.iinfo(np.uint8).max
-"""Places that a level can count."""
+MAX_STORED = np.iinfo(np.uint8).max
+"""Most positives of a node that the store can keep: a level counts their places."""
 
 
-RECALL = "index_recall"
+@dataclass(frozen=True)
+class StoredPositives:
+    """The file of the relation store for the positives of a fitted sampler.
 
-
-def cached_positives(
-    store: RelationStore | None,
-    sampler: XGSampler,
-    number: int,
-    unwanted: sp.csr_array | None,
-    find: Callable[[], Positives],
-) -> Positives:
-    """The `number` best candidates of every node, read, or found and kept.
-
-    With a relation that is not one of ours they are found each time, for its code may change.
-    What an index found of the best is noted with them.
+    They depend on the training data, the relations, the learned weights and the seed. They do not
+    depend on what follows them, so fits with other encoders or other training share them. In the
+    file, the score of v for u is the similarity, and the place of v among the positives of u,
+    counted from 1, is the level.
     """
-    ours = not any(each.foreign for each in sampler.relations_)
-    if store is None or number > MAX_CACHED or not ours:
-        return find()
-    everyone, described = world(), describe_positives(sampler, number, unwanted)
-    read = _opened(store, described, number)
-    if everyone.gather(np.array([read is not None])).all() and read is not None:
-        found, sampler.index_recall_ = read
-        return found
-    found = find()  # which ranks do together, though some have a folder of their own that has them
-    if everyone.first:
+
+    store: RelationStore
+    description: Description
+    number: int
+
+    @classmethod
+    def of(
+        cls, sampler: XGSampler, number: int, exclude: sp.csr_array | None
+    ) -> StoredPositives | None:
+        """None where positives are not stored.
+
+        Those of a relation of the user are not, because its code may change.
+        """
+        own = any(relation.foreign for relation in sampler.relations_)
+        if sampler.store is None or number > MAX_STORED or own:
+            return None
+        return cls(sampler.store, describe_positives(sampler, number, exclude), number)
+
+    def read(self) -> tuple[Positives, dict[str, float]] | None:
+        """The positives, and the share of the best that an index found for them, by relation.
+
+        None where they are not stored, or not for all ranks: these have to find them together.
+        """
+        read = self._read()
+        on_all_ranks = world().gather(np.array([read is not None])).all()
+        return read if on_all_ranks else None
+
+    def _read(self) -> tuple[Positives, dict[str, float]] | None:
+        stored = self.store.opened(self.description)
+        if stored is None:
+            return None
         try:
-            with store.writing_as(described, np.arange(len(found.nodes))) as writer:
-                writer.append(np.arange(len(found.nodes)), _rows(found))
-                writer.notes = {RECALL: sampler.index_recall_} if sampler.index_recall_ else {}
-        except OSError as trouble:
+            with stored:
+                rows = stored.rows(0, stored.num_nodes)
+                recall = dict(stored.notes.get(_RECALL, {}))
+        except DamagedFileError as damage:
+            warnings.warn(str(damage), stacklevel=4)
+            return None
+        u, v, score, place = rows.to_numpy()
+        nodes = np.full((rows.num_rows, self.number), NO_NODE, dtype=np.int64)
+        scores = np.full((rows.num_rows, self.number), -np.inf, dtype=np.float32)
+        where = u, place.astype(np.int64) - 1
+        nodes[where], scores[where] = v, score
+        return Positives(nodes, scores), recall
+
+    def write(self, found: Positives, index_recall: dict[str, float]) -> None:
+        """Store what was found. Of several ranks, the first does."""
+        if not world().first:
+            return
+        everyone = np.arange(len(found.nodes))
+        try:
+            with self.store.writing_as(self.description, everyone) as writer:
+                writer.append(everyone, _as_rows(found))
+                writer.notes = {_RECALL: index_recall} if index_recall else {}
+        except OSError as error:
             warnings.warn(
                 f"Positives are computed but not kept: the relation store cannot be written to "
-                f"({trouble}). Make room for it, or name another folder.",
-                stacklevel=2,
+                f"({error}). Make room for it, or name another folder.",
+                stacklevel=3,
             )
-    return found
+
+
+_RECALL = "index_recall"
 
 
 def describe_positives(
-    sampler: XGSampler, number: int, unwanted: sp.csr_array | None
+    sampler: XGSampler, number: int, exclude: sp.csr_array | None
 ) -> Description:
     """All that decides the positives of a fitted sampler."""
     stumps, settings = sampler.stumps_, sampler.settings
@@ -171,9 +210,10 @@ def describe_positives(
         "base": float(stumps.base).hex(),
         "weights": hashlib.sha256(stumps.weights.astype("<f8").tobytes()).hexdigest(),
         "tie break": settings.tie_break,
-        "unwanted": None if unwanted is None else _digest(unwanted),
+        "unwanted": None if exclude is None else _digest(exclude),
     }
-    return circumstances(sampler.view_, frozenset({ATTRIBUTES, LABELS, LINKS})) | {
+    reads = frozenset({ATTRIBUTES, LABELS, LINKS})
+    return circumstances(sampler.view_, reads, CODE_OF_POSITIVES) | {
         "rows": "all",
         "relation": "positives",
         "parameters": {
@@ -201,39 +241,12 @@ def _digest(matrix: sp.csr_array) -> str:
     return digest(ordered.indptr, ordered.indices)
 
 
-def _rows(found: Positives) -> AboveRows:
+def _as_rows(found: Positives) -> SparseRows:
     """In the order of the store: by u, then v."""
     u, place = np.nonzero(found.filled)
     v = found.nodes[u, place]
     order = np.lexsort((v, u))
-    start = np.concatenate([[0], np.cumsum(found.filled.sum(axis=1))])
     u, place, v = u[order], place[order], v[order]
-    return AboveRows(0, start, v, found.scores[u, place], (place + 1).astype(np.uint8))
-
-
-def _opened(
-    store: RelationStore, described: Description, number: int
-) -> tuple[Positives, dict[str, float]] | None:
-    """What is kept, with the share of the best that an index found, if any; None where it is not.
-
-    A damaged file is not.
-    """
-    stored = store.opened(described)
-    if stored is None:
-        return None
-    try:
-        with stored:
-            return _read(stored, number), dict(stored.notes.get(RECALL, {}))
-    except DamagedFileError as damage:
-        warnings.warn(str(damage), stacklevel=3)
-        return None
-
-
-def _read(stored: StoredRelation, number: int) -> Positives:
-    rows = stored.rows(0, stored.num_nodes)
-    nodes = np.full((stored.num_nodes, number), NO_NODE, dtype=np.int64)
-    scores = np.full((stored.num_nodes, number), -np.inf, dtype=np.float32)
-    where = rows.sources, rows.levels.astype(np.int64) - 1
-    nodes[where] = rows.nodes
-    scores[where] = rows.similarities
-    return Positives(nodes, scores)
+    columns = (u, v, found.scores[u, place], (place + 1).astype(np.uint8))
+    row, node, score, level = (torch.from_numpy(column) for column in columns)
+    return SparseRows(row, node, len(found.nodes), score, level)

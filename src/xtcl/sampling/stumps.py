@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-ROUNDING = 1e-12
+_ROUNDING = 1e-12
 """What a loss may rise by, of itself: sums of millions of terms are not exact."""
 
 
@@ -144,7 +144,7 @@ def _without_overshoot(
         each = pairs * np.logaddexp(0.0, at) - matches * at
         return np.bincount(leaf, weights=each, minlength=len(step))
 
-    most = losses(margin) * (1 + ROUNDING)
+    most = losses(margin) * (1 + _ROUNDING)
     while (worse := losses(margin + step[leaf]) > most).any():
         step = np.where(worse, step / 2, step)
     return step

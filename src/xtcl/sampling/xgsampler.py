@@ -1,4 +1,4 @@
-"""XGSampler: which nodes are alike for the task, learned from the pairs whose answer is known."""
+"""XGSampler: which nodes are alike for the task, learned from pairs whose label is known."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 import torch
+from sklearn.base import BaseEstimator
 
 from xtcl.config import SamplerConfig
 from xtcl.distributed import local_work, world
 from xtcl.errors import DataError, NotFittedError, UsageError
-from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.relation import Relation
-from xtcl.relations.row_source import TOPK_BLOCK_ROWS, Levels
-from xtcl.relations.rows import DenseRows, usable_relations
+from xtcl.relations.row_source import Levels
+from xtcl.relations.rows import RelationRows, make_rows, pair_similarities, usable_relations
 from xtcl.relations.store.relation_store import RelationStore
-from xtcl.relations.topk_rows import TopKRows, pair_similarities
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.counting import GroupCounts, assign_groups, count_groups
 from xtcl.sampling.folds import Fold
 from xtcl.sampling.patterns import PatternCounts, check_code_fits, num_patterns
-from xtcl.sampling.positives import Positives, cached_positives, find_positives
+from xtcl.sampling.positives import Positives, StoredPositives, find_positives
 from xtcl.sampling.stumps import (
     Stumps,
     fit_stumps,
@@ -36,12 +35,7 @@ from xtcl.sampling.stumps import (
 )
 
 
-def tiles_are_tall(device: torch.device) -> bool:
-    """Whether rows of a fold would leave tiles of the device half empty."""
-    return device.type != "cpu"
-
-
-class XGSampler:
+class XGSampler(BaseEstimator):  # type: ignore[misc]
     """Boosted stumps over semantic relations, with weights shared by all nodes.
 
         f_u(v) = sigmoid(sum over r of f_ru(v))
@@ -49,7 +43,7 @@ class XGSampler:
 
     Fitting needs integer counts of patterns only, so it is exact and the same for any block size.
     Cost: one pass over the relations' rows of the labelled nodes to fit, one over all rows to find
-    positives. With a `store` both are read from it once they were computed, but for the
+    positives. With a `store` both are read from it once they were computed, except for the
     similarities of the relation that breaks ties.
 
     Citation: Lin and Neville, "Improving Node Representation by Boosting Task-Aware Contrastive
@@ -59,12 +53,13 @@ class XGSampler:
     relation_weights_: tuple[RelationWeight, ...]
     relations_: tuple[Relation, ...]
     left_out_: dict[str, list[str]]
+    """The chosen relations that the data do not suffice for, and what is missing for each."""
     counts_: PatternCounts
     groups_: GroupCounts | None
     stumps_: Stumps
     view_: TrainingView
     index_recall_: dict[str, float]
-    """By relation the share of the nearest that an index found; empty where all was searched."""
+    """By relation, the share of the best that an index found; empty where none was used."""
 
     def __init__(
         self,
@@ -81,52 +76,34 @@ class XGSampler:
         self.seed = seed
         self.store = store
 
+    # Fit: count the patterns of each fold, and fit the stumps to the counts.
+
     def fit(
         self,
         view: TrainingView,
         folds: Sequence[Fold],
         progress: Callable[[int], None] = lambda done: None,
     ) -> XGSampler:
-        """Learn the weights from `folds`; positives will be sought in `view`."""
+        """Learn the weights from `folds`. Positives will be those of `view`."""
         if not folds:
             raise UsageError("The sampler needs at least one fold of pairs to fit, and got none.")
-        self._choose_relations(view)
-        self._bind(self._rows_of(view))
-        tables = []
-        # All folds end to end: a rank then has few of them, and prepares the relations of no more.
-        shares = world().shares([len(fold.queries) for fold in folds])
-        group = assign_groups(folds, self.seed)
-        kept = self._kept_levels(view, folds)
-        with local_work():
-            for fold, own in zip(folds, shares, strict=True):
-                rows = self._rows_of(fold.view, kept)
-                tables.append(count_groups(fold, rows, self._height(view), group, own))
-                progress(1)
-        total = sum(tables[1:], start=tables[0]).of_all_ranks()
-        groups = GroupCounts(total, self._patterns)
-        return self._fit_counts(view, groups.whole(), groups)
+        self._select_relations(view)
+        self._prepare(self._make_rows(view))
+        groups = GroupCounts(self._count(view, folds, progress), self._num_patterns)
+        return self._fit_stumps(view, groups.whole(), groups)
 
     def restore(
         self, view: TrainingView, counts: PatternCounts, by_group: PatternCounts | None = None
     ) -> XGSampler:
-        """Fit again from the counts of an earlier fit, which are all that it learned from.
+        """Fit again from the counts of an earlier fit, which decide its result.
 
-        `by_group` are those of its groups, where they were kept: intervals need them, weights not.
+        `by_group` are those of its groups, where they were kept. Only intervals need them.
         """
-        self._choose_relations(view)
-        groups = None if by_group is None else GroupCounts(by_group, self._patterns)
-        return self._fit_counts(view, counts, groups)
+        self._select_relations(view)
+        groups = None if by_group is None else GroupCounts(by_group, self._num_patterns)
+        return self._fit_stumps(view, counts, groups)
 
-    @property
-    def _patterns(self) -> int:
-        return num_patterns(len(self.relations_), len(self.settings.quantiles))
-
-    def _bind(self, rows: DenseRows | TopKRows) -> None:
-        """Divide among ranks what the relations do once; one alone does it when it is needed."""
-        if world().number > 1 and self.store is None:
-            rows.bind()
-
-    def _choose_relations(self, view: TrainingView) -> None:
+    def _select_relations(self, view: TrainingView) -> None:
         settings = self.settings.checked()
         if self.block_rows is not None and self.block_rows < 1:
             raise UsageError(f"block_rows={self.block_rows} must be at least 1, or None.")
@@ -139,15 +116,81 @@ class XGSampler:
             )
         check_code_fits(len(self.relations_), len(settings.quantiles))
 
-    def _fit_counts(
-        self, view: TrainingView, table: PatternCounts, groups: GroupCounts | None
+    def _make_rows(
+        self, view: TrainingView, cached: dict[str, Levels] | None = None
+    ) -> RelationRows:
+        settings = self.settings
+        return make_rows(
+            self.relations_,
+            view,
+            settings.quantiles,
+            cap=settings.cap,
+            index_past=settings.index_past,
+            store=self.store,
+            cached=cached,
+        )
+
+    def _prepare(self, rows: RelationRows) -> None:
+        """Divide among ranks what relations compute once. One process does it when needed."""
+        if world().number > 1 and self.store is None:
+            rows.prepare()
+
+    def _count(
+        self, view: TrainingView, folds: Sequence[Fold], progress: Callable[[int], None]
+    ) -> PatternCounts:
+        """Counts of patterns by groups of nodes, of all folds and all ranks."""
+        # All folds end to end: a rank has few of them, and prepares the relations of these only.
+        shares = world().shares([len(fold.queries) for fold in folds])
+        group = assign_groups(folds, self.seed)
+        cached = self._cached_levels(view, folds)
+        tables = []
+        with local_work():
+            for fold, own in zip(folds, shares, strict=True):
+                rows = self._make_rows(fold.view, cached)
+                tables.append(count_groups(fold, rows, self._height(rows), group, own))
+                progress(1)
+        return sum(tables[1:], start=tables[0]).of_all_ranks()
+
+    def _cached_levels(self, view: TrainingView, folds: Sequence[Fold]) -> dict[str, Levels]:
+        """The levels of all folds' queries that do not depend on labels, for a GPU.
+
+        It computes rows in tiles so high that those of one fold would leave half of a tile empty.
+        Only where one block has room for all queries.
+        """
+        if (
+            not tiles_are_tall(view.device)
+            or self.store is not None
+            or world().number > 1
+            or any(fold.view.shared is not view.shared for fold in folds)
+        ):
+            return {}
+        queries = np.unique(np.concatenate([fold.queries for fold in folds]))
+        rows = self._make_rows(view)
+        if len(queries) > self._height(rows):
+            return {}
+        try:
+            return rows.cached_levels(torch.from_numpy(queries))
+        except torch.OutOfMemoryError:
+            return {}
+
+    def _fit_stumps(
+        self, view: TrainingView, counts: PatternCounts, groups: GroupCounts | None
     ) -> XGSampler:
-        self.view_, self.counts_, self.groups_ = view, table, groups
-        self._rows: DenseRows | TopKRows | None = None
+        self.view_, self.counts_, self.groups_ = view, counts, groups
+        self._rows: RelationRows | None = None
         self.index_recall_ = {}
         names = [relation.name for relation in self.relations_]
-        self.stumps_, self.relation_weights_ = fit_weights(names, self.settings, table)
+        self.stumps_, self.relation_weights_ = fit_weights(names, self.settings, counts)
         return self
+
+    @property
+    def _num_patterns(self) -> int:
+        return num_patterns(len(self.relations_), len(self.settings.quantiles))
+
+    def _height(self, rows: RelationRows) -> int:
+        return self.block_rows or rows.block_rows
+
+    # Positives: the best candidates of every node.
 
     def positives(
         self,
@@ -163,32 +206,28 @@ class XGSampler:
         if number < 1:
             raise UsageError(f"The number of positives must be at least 1, not {number}.")
         rows = self._fitted_rows()
-
-        def find() -> Positives:
-            self._bind(rows)
-            found = find_positives(
-                rows,
-                self.stumps_,
-                number,
-                seed=self.seed,
-                height=self._height(self.view_),
-                tie_break=self._tie_break(),
-                exclude=exclude,
-                progress=progress,
-            )
-            if isinstance(rows, TopKRows):
-                self.index_recall_ = rows.index_recall
+        stored = StoredPositives.of(self, number, exclude)
+        if stored is not None and (read := stored.read()) is not None:
+            found, self.index_recall_ = read
             return found
-
-        return cached_positives(self.store, self, number, exclude, find)
-
-    def forget_relations(self) -> None:
-        """Let go of what the relations are made of; what asks for them makes it again."""
-        self._rows = None
-        self.view_.forget()
+        self._prepare(rows)
+        found = find_positives(
+            rows,
+            self.stumps_,
+            number,
+            seed=self.seed,
+            height=self._height(rows),
+            tie_break=self._tie_break(),
+            exclude=exclude,
+            progress=progress,
+        )
+        self.index_recall_ = rows.index_recall
+        if stored is not None:
+            stored.write(found, self.index_recall_)
+        return found
 
     def _tie_break(self) -> Relation | None:
-        """The relation that breaks ties, one of our own where it is among them."""
+        """The relation that breaks ties: the fitted one of that name, if there is one."""
         name = self.settings.tie_break
         if name is None:
             return None
@@ -196,15 +235,25 @@ class XGSampler:
         relation = own.get(name) or make_relation(name)
         return relation if relation.reads <= self.view_.evidence else None
 
-    def similarities(self, pairs: np.ndarray) -> np.ndarray:
-        """s_r(u, v) of pairs [2, n], float32 [n, R] in the order of `relations_`.
+    def _fitted_rows(self) -> RelationRows:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError("This sampler is not fitted yet; call fit first.")
+        if self._rows is None:
+            self._rows = self._make_rows(self.view_)
+        return self._rows
 
-        With a cap, on large graphs PageRank and graph distance count as 0 beyond the best of a row.
-        """
-        return pair_similarities(self._fitted_rows(), pairs, self._height(self.view_))
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "stumps_")
+
+    def forget_relations(self) -> None:
+        """Free what the relations have computed. It is computed again when needed."""
+        self._rows = None
+        self.view_.forget()
+
+    # Explanations: single pairs.
 
     def explain(self, u: int, v: int) -> PairExplanation:
-        """Which relations speak for v as a positive of u, and how loudly."""
+        """Which relations raise or lower the score of v as a positive of u, and by how much."""
         rows = self._fitted_rows()
         for node in (u, v):
             if not 0 <= node < rows.num_nodes:
@@ -213,8 +262,8 @@ class XGSampler:
                 )
         signals = []
         for relation, weights in zip(self.relations_, self.stumps_.weights, strict=True):
-            found = rows.standing(relation, u, v)
-            signals.append(PairSignal(relation.name, *found, weight=float(weights[found.level])))
+            pair = rows.pair_level(relation, u, v)
+            signals.append(PairSignal(relation.name, *pair, weight=float(weights[pair.level])))
         score = self.stumps_.base + sum(signal.weight for signal in signals)
         strongest = tuple(sorted(signals, key=lambda signal: -abs(signal.weight)))
         chance = float(sigmoid(np.array(score)))
@@ -224,56 +273,23 @@ class XGSampler:
         """f_u(v): how likely u and v are alike for the task."""
         return self.explain(u, v).probability
 
-    def _fitted_rows(self) -> DenseRows | TopKRows:
-        if not hasattr(self, "stumps_"):
-            raise NotFittedError("This sampler knows no weights yet; call fit first.")
-        if self._rows is None:
-            self._rows = self._rows_of(self.view_)
-        return self._rows
+    def similarities(self, pairs: np.ndarray) -> np.ndarray:
+        """s_r(u, v) of pairs [2, n], float32 [n, R] in the order of `relations_`.
 
-    def _kept_levels(self, view: TrainingView, folds: Sequence[Fold]) -> dict[str, Levels]:
-        """The levels of all folds' queries that do not hang on labels, for a GPU.
-
-        It computes rows in tiles so high that those of a fold would be half empty. Only where one
-        block has room for all queries.
+        With a cap, on large graphs PageRank and graph distance count as 0 beyond the best of a row.
         """
-        queries = np.unique(np.concatenate([fold.queries for fold in folds]))
-        rows = self._rows_of(view)
-        if (
-            isinstance(rows, TopKRows)
-            or not tiles_are_tall(rows.device)
-            or self.store is not None
-            or world().number > 1
-            or len(queries) > self._height(view)
-            or any(fold.view.shared is not view.shared for fold in folds)
-        ):
-            return {}
-        try:
-            return rows.kept(torch.from_numpy(queries))
-        except torch.OutOfMemoryError:
-            return {}
+        rows = self._fitted_rows()
+        return pair_similarities(rows, pairs, self._height(rows))
 
-    def _rows_of(
-        self, view: TrainingView, kept: dict[str, Levels] | None = None
-    ) -> DenseRows | TopKRows:
-        quantiles, cap = self.settings.quantiles, self.settings.cap
-        if cap is None:
-            return DenseRows(self.relations_, view, quantiles, self.store, kept)
-        index_past = self.settings.index_past
-        return TopKRows(self.relations_, view, quantiles, cap, index_past, self.store)
 
-    def _height(self, view: TrainingView) -> int:
-        usual = (
-            rows_per_block(view.num_nodes, view.device)
-            if self.settings.cap is None
-            else TOPK_BLOCK_ROWS
-        )
-        return self.block_rows or usual
+def tiles_are_tall(device: torch.device) -> bool:
+    """Whether the rows of one fold would leave half of a tile of the device empty."""
+    return device.type != "cpu"
 
 
 @dataclass(frozen=True)
 class RelationWeight:
-    """What the sampler learned about one relation.
+    """The fitted weights of one relation.
 
     `order` is its place in the training order (1 is first), `precision` the share of matches among
     the `support` counted pairs at its highest level, `w0` and `w1` the weights of a pair below all
@@ -297,7 +313,7 @@ class RelationWeight:
 
 @dataclass(frozen=True)
 class PairSignal:
-    """One relation's part in the score of one pair."""
+    """One relation's contribution to the score of a pair."""
 
     relation: str
     similarity: float
@@ -308,7 +324,7 @@ class PairSignal:
 
 @dataclass(frozen=True)
 class PairExplanation:
-    """Why v is a positive of u or not: the signals, strongest first, and what they add up to."""
+    """Why v is a positive of u or not: the signals, strongest first, and their sum."""
 
     u: int
     v: int
@@ -330,7 +346,7 @@ def counts_to_arrays(sampler: XGSampler) -> dict[str, np.ndarray]:
 def sampler_from_counts(
     sampler: XGSampler, view: TrainingView, arrays: Mapping[str, np.ndarray]
 ) -> XGSampler:
-    """The sampler, fitted from what `counted` gave; older files have no groups."""
+    """The sampler, fitted from what `counts_to_arrays` gave; older files have no groups."""
     by_group = None
     if "group_codes" in arrays:
         by_group = PatternCounts(arrays["group_codes"], arrays["group_counts"])
@@ -338,7 +354,7 @@ def sampler_from_counts(
 
 
 class FittedWeights(NamedTuple):
-    """The stumps, and the weights they come to, in training order."""
+    """The stumps, and the weights of each relation in training order."""
 
     stumps: Stumps
     weights: tuple[RelationWeight, ...]

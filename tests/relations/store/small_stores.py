@@ -16,7 +16,7 @@ from xtcl.relations.registry import PAPER_RELATIONS, resolve_relations
 from xtcl.relations.relation import Relation, SimilarityRows
 from xtcl.relations.row_source import LevelSource
 from xtcl.relations.rows import DenseRows
-from xtcl.relations.sparse import AboveRows
+from xtcl.relations.sparse import SparseRows
 from xtcl.relations.store.parquet import StoredRelation
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.topk import Nearest, NearestRows
@@ -35,11 +35,11 @@ def named(name: str) -> Relation:
 
 def blocks(
     view: TrainingView, relation: Relation, quantiles: tuple[float, ...], height: int = 64
-) -> Iterator[AboveRows]:
+) -> Iterator[tuple[np.ndarray, SparseRows]]:
     """All rows of a relation, `height` at a time."""
     computed = LevelSource(relation, view, quantiles)
     for nodes in torch.split(torch.arange(view.num_nodes), height):
-        yield AboveRows.of_block(nodes, *computed.both(nodes))
+        yield nodes.numpy(), computed.rows(nodes)
 
 
 def brute_force(
@@ -58,10 +58,10 @@ def brute_force(
     return found
 
 
-def listed(rows: AboveRows) -> list[tuple[int, int, float, int]]:
-    """(u, v, similarity, level) of every pair of some rows."""
-    columns = (rows.sources, rows.nodes, rows.similarities, rows.levels)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+def listed(rows: SparseRows, first: int = 0) -> list[tuple[int, int, float, int]]:
+    """(u, v, similarity, level) of every pair of the rows of nodes from `first` on."""
+    row, *columns = rows.to_numpy()
+    return list(zip(*(column.tolist() for column in (row + first, *columns)), strict=True))
 
 
 def existing(stored: StoredRelation | None) -> StoredRelation:
@@ -98,11 +98,7 @@ def level_blocks(rows: DenseRows | TopKRows, nodes: torch.Tensor) -> list[torch.
     """Levels [b, V], relation by relation."""
     if isinstance(rows, DenseRows):
         return list(rows.levels(nodes))
-    blocks = []
-    for lists in rows.lists(nodes):
-        blocks.append(torch.zeros(len(nodes), rows.num_nodes, dtype=torch.uint8))
-        blocks[-1][lists.row, lists.node] = lists.level
-    return blocks
+    return [lists.dense_levels(rows.num_nodes) for lists in rows.above(nodes)]
 
 
 class CallCounter:

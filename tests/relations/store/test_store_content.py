@@ -14,7 +14,7 @@ from strategies import make_view, views
 
 from xtcl.errors import UsageError
 from xtcl.relations.relation import Relation
-from xtcl.relations.sparse import AboveRows
+from xtcl.relations.sparse import SparseRows
 from xtcl.relations.store import parquet as pairs_file
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> RelationStore:
 def test_every_range_of_rows_is_what_brute_force_finds(
     relation: Relation, store: RelationStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairs_file, "GROUP_PAIRS", 40)  # several row groups
+    monkeypatch.setattr(pairs_file, "PAIRS_PER_GROUP", 40)  # several row groups
     view = make_view(30, 2)
     expected = brute_force(view, relation, QUANTILES)
     store.put(view, relation, QUANTILES, blocks(view, relation, QUANTILES))
@@ -38,8 +38,8 @@ def test_every_range_of_rows_is_what_brute_force_finds(
         for first in range(0, 31, 3):
             for last in range(first, 31):
                 rows = stored.rows(first, last)
-                assert (rows.first, rows.end) == (first, last)
-                assert listed(rows) == [pair for pair in expected if first <= pair[0] < last]
+                assert rows.num_rows == last - first
+                assert listed(rows, first) == [pair for pair in expected if first <= pair[0] < last]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
@@ -55,7 +55,7 @@ def test_awkward_graphs(store: RelationStore, view: TrainingView, relation: Rela
 def test_a_range_is_read_without_the_rest(
     store: RelationStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairs_file, "GROUP_PAIRS", 40)
+    monkeypatch.setattr(pairs_file, "PAIRS_PER_GROUP", 40)
     view, relation = make_view(60, 0), named("attribute-similarity")
     store.put(view, relation, QUANTILES, blocks(view, relation, QUANTILES))
     read = []
@@ -141,7 +141,12 @@ def test_missing_or_disordered_rows_are_refused_and_leave_nothing(store: Relatio
         with pytest.raises(UsageError, match="rows of"):
             store.put(view, relation, QUANTILES, wrong)
         assert files(store) == []
-    store.put(view, relation, QUANTILES, [AboveRows.concatenate(parts)])
+    store.put(
+        view,
+        relation,
+        QUANTILES,
+        [(np.arange(20), SparseRows.stacked([rows for _, rows in parts]))],
+    )
     assert len(files(store)) == 1
 
 

@@ -101,7 +101,7 @@ def damaged_values(path: Path) -> bytes:
 def test_a_pass_goes_on_when_a_file_is_damaged(
     tmp_path: Path, height: int, cap: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairs_file, "GROUP_PAIRS", 40)  # several groups: some were read by then
+    monkeypatch.setattr(pairs_file, "PAIRS_PER_GROUP", 40)  # several groups: some were read by then
     store = RelationStore(tmp_path / "passes")
     rows = rows_of([RELATION], VIEW, QUANTILES, store, cap)
     expected = rows_of([RELATION], VIEW, QUANTILES, None, cap)

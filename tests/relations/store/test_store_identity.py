@@ -11,7 +11,6 @@ import scipy.sparse as sp
 import torch
 from strategies import make_view
 
-import xtcl
 from xtcl.errors import UsageError
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
@@ -21,6 +20,7 @@ from xtcl.relations.link import Link
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.row_source import TopKSource
+from xtcl.relations.store import key
 from xtcl.relations.store.key import describe, name_of
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
@@ -107,10 +107,10 @@ def test_parameters_quantiles_rows_and_relations_change_the_name() -> None:
     assert len(set(named)) == len(named)
 
 
-def test_versions_and_devices_change_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_versions_and_devices_change_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     named = {name()}
     with monkeypatch.context() as patch:
-        patch.setattr(xtcl, "__version__", "another")
+        patch.setattr(key, "code_digest", lambda *packages: f"another {packages}")
         named.add(name())
     with monkeypatch.context() as patch:
         patch.setattr(torch, "__version__", "another")

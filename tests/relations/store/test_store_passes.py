@@ -68,7 +68,7 @@ def test_no_store_cold_and_warm_agree(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pairs_file, "GROUP_PAIRS", 200)
+    monkeypatch.setattr(pairs_file, "PAIRS_PER_GROUP", 200)
     plain = result(task, None, cap=cap)
     store = RelationStore(tmp_path)
     assert result(task, store, height=height, cap=cap) == plain
@@ -260,7 +260,7 @@ def test_a_full_disk_costs_the_store_and_not_the_fit(
         raise OSError(28, "No space left on device")
 
     plain = result("nodes", None, cap=cap)
-    monkeypatch.setattr(pairs_file, "GROUP_PAIRS", group)
+    monkeypatch.setattr(pairs_file, "PAIRS_PER_GROUP", group)
     monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
     store = RelationStore(tmp_path)
     with pytest.warns(UserWarning, match=r"computed but not kept.*No space left.*Make room"):

@@ -70,7 +70,7 @@ def kill_and_look(folder: Path, seed: int, kills: int) -> None:
 def main(folder: Path, seed: int, kills: int | None = None) -> None:
     """Do either; a file that is noticed as damaged is an error."""
     warnings.simplefilter("error")
-    pairs_file.GROUP_PAIRS = 100
+    pairs_file.PAIRS_PER_GROUP = 100
     if kills is None:
         use(folder, seed, rounds=60)
     else:

@@ -17,9 +17,8 @@ from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.progress import Advance, Progress
 from xtcl.relations.blocks import rows_per_block
-from xtcl.relations.rows import DenseRows, all_nodes
+from xtcl.relations.rows import NO_NODE, DenseRows, all_nodes
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.candidates import NO_NODE
 from xtcl.sampling.patterns import PatternCounts
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks.fit import FitOptions, SampledPositives, train_ensemble, with_head

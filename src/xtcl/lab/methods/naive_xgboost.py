@@ -115,7 +115,7 @@ def labelled_pairs(relations: Sequence[Relation], fold: Fold) -> tuple[np.ndarra
     columns = torch.from_numpy(fold.candidates).to(fold.view.device)
     values, answers = [], []
     for nodes in torch.split(torch.from_numpy(fold.queries), height):
-        alike, counted = fold.whole(nodes.numpy())
+        alike, counted = fold.dense_labels(nodes.numpy())
         values.append(similarities(rows, nodes, columns)[counted])
         answers.append(alike[counted])
     return np.concatenate(values), np.concatenate(answers)

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-import xtcl
+from xtcl.code_digest import code_digest
 from xtcl.graph.graph import fingerprint_of
 from xtcl.relations.relation import Relation
 from xtcl.relations.thresholds import check_quantiles
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-STORE_FORMAT = 2
-"""Counts up when files are written differently, or mean something else: a last bit may."""
+CODE_OF_RELATIONS = ("xtcl.relations",)
+"""Packages whose code decides the above pairs of a relation, and how they are written."""
 
 
 Description = dict[str, Any]
@@ -42,7 +42,7 @@ def describe(
     `nodes` are those whose rows are kept; None is all of them. `settings` are those of a search
     that does not find all above pairs.
     """
-    return circumstances(view, relation.reads) | {
+    return circumstances(view, relation.reads, CODE_OF_RELATIONS) | {
         "rows": "all" if nodes is None else digest(nodes),
         "relation": relation.name,
         "parameters": asdict(cast("DataclassInstance", relation)) | dict(settings or {}),
@@ -50,15 +50,16 @@ def describe(
     }
 
 
-def circumstances(view: TrainingView, reads: frozenset[str]) -> Description:
-    """What was read of `view`, and by what.
+def circumstances(
+    view: TrainingView, reads: frozenset[str], packages: Sequence[str]
+) -> Description:
+    """What was read of `view`, and by which code: that of `packages`.
 
-    The versions and the kind of device are in it because a last bit decides whether a pair at the
-    threshold is above it.
+    Code, version of torch and kind of device count because they may change the last bit of a
+    similarity, which decides whether a pair at the threshold is above it.
     """
     return {
-        "format": STORE_FORMAT,
-        "xtcl": xtcl.__version__,
+        "code": code_digest(*packages),
         "torch": str(torch.__version__),
         "device": view.device.type,
         "graph": {kind: _fingerprint(view, kind) for kind in sorted(reads)},

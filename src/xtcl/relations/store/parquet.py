@@ -18,16 +18,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from xtcl.errors import DataError, UsageError
-from xtcl.relations.sparse import AboveRows
+from xtcl.relations.sparse import SparseRows
 from xtcl.relations.store.key import Description, canonical, name_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-GROUP_PAIRS = 2**18
+PAIRS_PER_GROUP = 2**18
 """Pairs of a row group, unless one row alone has more: some 3 MB when they are read."""
 
 
@@ -48,9 +49,9 @@ class Group:
 
 
 class PairsWriter:
-    """Writes the rows of the rising `nodes` as they come, whole row groups at a time.
+    """Writes the rows of `nodes`, which are ascending, block by block into row groups.
 
-    The file does not depend on how the rows were cut into blocks. `notes` go with them.
+    The file does not depend on how the rows were cut into blocks. `notes` are stored with them.
     """
 
     def __init__(self, path: Path, described: Description, nodes: np.ndarray) -> None:
@@ -62,7 +63,8 @@ class PairsWriter:
         self.notes: Mapping[str, Any] = {}
         self._described = described
         self._groups: list[Group] = []
-        self._pending = AboveRows.empty(0, 0)
+        self._first = 0  # the first node of the next row group
+        self._pending = {name: np.zeros(0, dtype=kind) for name, kind in COLUMNS.items()}
         schema = pa.schema([(name, pa.from_numpy_dtype(kind)) for name, kind in COLUMNS.items()])
         self._file = pq.ParquetWriter(
             path, schema, compression="zstd", use_dictionary=["u", "level"], write_statistics=["u"]
@@ -70,10 +72,10 @@ class PairsWriter:
 
     @property
     def complete(self) -> bool:
-        """Whether the rows of all nodes are there."""
+        """Whether the rows of all nodes are written."""
         return self.done == len(self.nodes)
 
-    def append(self, nodes: np.ndarray, rows: AboveRows) -> None:
+    def append(self, nodes: np.ndarray, rows: SparseRows) -> None:
         """Add the `rows` of `nodes`, which must be the next ones."""
         following = self.nodes[self.done : self.done + len(nodes)]
         if not np.array_equal(following, nodes):
@@ -81,17 +83,21 @@ class PairsWriter:
                 f"The relation store was given rows of {len(nodes)} nodes that are not the next "
                 f"ones after the first {self.done}: give every node's row once, in order."
             )
-        gap = AboveRows.empty(self._pending.end, rows.first)
-        self._pending = AboveRows.concatenate([self._pending, gap, rows])
-        while len(self._pending.nodes) >= GROUP_PAIRS:
-            fitting = np.searchsorted(self._pending.start, GROUP_PAIRS, side="right") - 1
-            self._flush(self._pending.first + max(int(fitting), 1))
-        self.done += len(nodes)  # only now: rows that could not be written did not come
+        row, *others = rows.to_numpy()
+        self._pending = {
+            name: np.concatenate([self._pending[name], column], dtype=kind, casting="unsafe")
+            for (name, kind), column in zip(COLUMNS.items(), (nodes[row], *others), strict=True)
+        }
+        while len(u := self._pending["u"]) > PAIRS_PER_GROUP:
+            # Whole rows only: those that end before the first pair too many, or the first row.
+            end = max(u[PAIRS_PER_GROUP], u[0] + 1)
+            self._flush(int(end))
+        self.done += len(nodes)  # only now: rows that could not be written do not count
 
     def close(self) -> None:
         """Write what is left, and the metadata."""
-        if len(self._pending.nodes):
-            self._flush(self._pending.end)
+        if len(self._pending["u"]):
+            self._flush(int(self._pending["u"][-1]) + 1)
         told: dict[str, Any] = {"description": self._described}
         told["groups"] = [asdict(group) for group in self._groups]
         if self.notes:
@@ -114,17 +120,15 @@ class PairsWriter:
                 self._file.close()
 
     def _flush(self, end: int) -> None:
+        """Write the pairs of the nodes before `end` as a row group."""
         import pyarrow as pa
 
-        group = self._pending.between(self._pending.first, end)
-        self._pending = self._pending.between(end, self._pending.end)
-        values = (group.sources, group.nodes, group.similarities, group.levels)
-        columns = {
-            name: np.ascontiguousarray(array, dtype=kind)
-            for (name, kind), array in zip(COLUMNS.items(), values, strict=True)
-        }
-        self._file.write_table(pa.table(columns), row_group_size=len(group.nodes))
-        self._groups.append(Group(group.first, end, len(group.nodes), _sha256(columns)))
+        pairs = int(np.searchsorted(self._pending["u"], end))
+        group = {name: column[:pairs] for name, column in self._pending.items()}
+        self._file.write_table(pa.table(group), row_group_size=pairs)
+        self._groups.append(Group(self._first, end, pairs, _sha256(group)))
+        self._pending = {name: column[pairs:] for name, column in self._pending.items()}
+        self._first = end
 
 
 def read_header(
@@ -139,18 +143,13 @@ def read_header(
     return header["description"], groups, header.get("notes", {})
 
 
-def read_group(table: pa.Table, group: Group) -> AboveRows:
+def read_group(table: pa.Table, group: Group) -> SparseRows:
     """The rows of a group; ValueError or LookupError where they are not as written."""
     columns = {name: table.column(name).to_numpy() for name in COLUMNS}
     if _sha256(columns) != group.sha256:
         raise ValueError(f"the rows of nodes {group.first} to {group.end - 1} have another hash")
-    return AboveRows(
-        group.first,
-        np.searchsorted(columns["u"], np.arange(group.first, group.end + 1)),
-        columns["v"].astype(np.int64),
-        columns["similarity"],
-        columns["level"],
-    )
+    u, v, similarity, level = (torch.tensor(columns[name]) for name in COLUMNS)
+    return SparseRows(u.long() - group.first, v.long(), group.end - group.first, similarity, level)
 
 
 def _sha256(columns: dict[str, np.ndarray]) -> str:
@@ -190,7 +189,7 @@ class StoredRelation:
         except BaseException:
             self.close()
             raise
-        self._recent: tuple[int, AboveRows] | None = None
+        self._recent: tuple[int, SparseRows] | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -212,26 +211,28 @@ class StoredRelation:
         """When it was last written or asked for, in seconds since 1970."""
         return os.fstat(self._handle.fileno()).st_mtime
 
-    def rows(self, first: int, last: int) -> AboveRows:
+    def rows(self, first: int, last: int) -> SparseRows:
         """The rows of the nodes from `first` to before `last`.
 
-        Only the row groups they lie in are read, and each is checked by its hash.
+        Only the row groups that they are in are read, and each is checked by its hash.
         """
         if not 0 <= first <= last <= self.num_nodes:
             raise UsageError(
                 f"Rows {first} to {last} do not exist in '{self.path}'; they are 0 to "
                 f"{self.num_nodes}."
             )
-        found = [AboveRows.empty(first, first)]
+        found = []
+        place = first
         for number, group in enumerate(self._groups):
             start, end = max(first, group.first), min(last, group.end)
             if start < end:
-                found.append(self._group(number).between(start, end))
-        if found[-1].end < last:  # nodes after the last one that was written
-            found.append(AboveRows.empty(found[-1].end, last))
-        return AboveRows.concatenate(found)
+                rows = self._group(number)
+                found.append(rows.between(start - group.first, end - group.first))
+                place = end
+        # Nodes after the last one that has a pair are in no group.
+        return SparseRows.stacked([*found, SparseRows.empty(last - place)])
 
-    def _group(self, number: int) -> AboveRows:
+    def _group(self, number: int) -> SparseRows:
         if self._recent is None or self._recent[0] != number:
             with self._noticing_damage():
                 table = self._file.read_row_group(number, use_threads=False)

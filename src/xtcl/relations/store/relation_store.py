@@ -19,7 +19,7 @@ from xtcl.errors import UsageError
 from xtcl.files import atomic_path
 from xtcl.relations.relation import Relation
 from xtcl.relations.row_source import LevelSource, RowSource
-from xtcl.relations.sparse import AboveRows
+from xtcl.relations.sparse import SparseRows
 from xtcl.relations.store.key import Description, describe, name_of
 from xtcl.relations.store.parquet import ASIDE, DamagedFileError, PairsWriter, StoredRelation
 from xtcl.relations.view import TrainingView
@@ -103,12 +103,12 @@ class RelationStore:
         view: TrainingView,
         relation: Relation,
         quantiles: Sequence[float],
-        blocks: Iterable[AboveRows],
+        blocks: Iterable[tuple[np.ndarray, SparseRows]],
     ) -> None:
-        """Keep the rows of all nodes, which come in `blocks` in order."""
+        """Keep the rows of all nodes, which come in blocks of nodes and their rows, in order."""
         with self.writing(view, relation, quantiles) as writer:
-            for rows in blocks:
-                writer.append(np.arange(rows.first, rows.end), rows)
+            for nodes, rows in blocks:
+                writer.append(nodes, rows)
             if not writer.complete:
                 raise UsageError(
                     f"The relation store got {writer.done} rows of relation '{relation.name}' and "
@@ -134,7 +134,7 @@ class RelationStore:
         while (stored := self.get(*key)) is None:
             with self.writing(*key) as writer:
                 everyone = torch.from_numpy(writer.nodes).to(source.view.device)
-                for block in torch.split(everyone, source.height):
+                for block in torch.split(everyone, source.block_rows):
                     writer.append(block.cpu().numpy(), source.rows(block))
                 writer.notes = source.notes
         return stored

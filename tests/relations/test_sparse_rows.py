@@ -1,0 +1,90 @@
+"""The container of listed pairs, against dense blocks of levels and similarities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xtcl.errors import UsageError
+from xtcl.relations.sparse import SparseRows
+
+
+def dense(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    rng = np.random.default_rng(seed)
+    levels = rng.integers(0, 4, size=(count, count)) * (rng.random((count, count)) < 0.3)
+    similarities = rng.random((count, count)).astype(np.float32)
+    return torch.from_numpy(similarities), torch.from_numpy(levels.astype(np.uint8))
+
+
+def assert_same(found: SparseRows, expected: SparseRows) -> None:
+    assert found.num_rows == expected.num_rows
+    for one, other in zip(found.to_numpy(), expected.to_numpy(), strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
+@given(st.integers(1, 12), st.integers(0, 100), st.data())
+def test_dense_blocks_come_back(count: int, seed: int, data: st.DataObject) -> None:
+    similarities, levels = dense(count, seed)
+    nodes = torch.tensor(
+        sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1))), dtype=torch.int64
+    )
+    rows = SparseRows.of_levels(levels[nodes], similarities[nodes])
+    assert rows.num_rows == len(nodes)
+    assert [column.dtype for column in rows.to_numpy()] == [
+        np.int64,
+        np.int64,
+        np.float32,
+        np.uint8,
+    ]
+    assert torch.equal(rows.dense_levels(count), levels[nodes])
+    backwards = torch.arange(len(nodes)).flip(0)
+    assert torch.equal(rows.at(backwards).dense_levels(count), levels[nodes.flip(0)])
+    assert_same(rows.to(torch.device("cpu")), rows)
+    for place, u in enumerate(nodes.tolist()):
+        row = rows.between(place, place + 1)
+        others = np.flatnonzero(levels[u].numpy())
+        assert row.node.tolist() == others.tolist()
+        assert row.values.tolist() == similarities[u].numpy()[others].tolist()
+        assert row.row.tolist() == [0] * len(others)
+
+
+@pytest.mark.parametrize("height", [1, 2, 5, 9, 20])
+def test_stacked_blocks_are_the_whole(height: int) -> None:
+    similarities, levels = dense(9, 0)
+    everyone = torch.arange(9)
+    whole = SparseRows.of_levels(levels, similarities)
+    parts = [
+        SparseRows.of_levels(levels[nodes], similarities[nodes])
+        for nodes in torch.split(everyone, height)
+    ]
+    assert_same(SparseRows.stacked(parts), whole)
+
+
+def test_rows_without_entries() -> None:
+    similarities, levels = dense(5, 1)
+    rows = SparseRows.of_levels(levels, similarities)
+    joined = SparseRows.stacked([SparseRows.empty(2), rows, SparseRows.empty(3)])
+    assert joined.num_rows == 10
+    assert_same(joined.between(2, 7), rows)
+    assert_same(joined.between(7, 10), SparseRows.empty(3))
+    assert torch.equal(SparseRows.empty(2).dense_levels(4), torch.zeros(2, 4, dtype=torch.uint8))
+
+
+def test_chosen_entries_and_columns() -> None:
+    similarities, levels = dense(8, 2)
+    rows = SparseRows.of_levels(levels, similarities)
+    high = rows.where(rows.levels > 1)
+    assert torch.equal(high.dense_levels(8), levels * (levels > 1))
+    padded = high.padded(high.values, -1.0)
+    for place, row in enumerate(padded.tolist()):
+        expected = similarities[place][levels[place] > 1].tolist()
+        assert row == expected + [-1.0] * (len(row) - len(expected))
+
+
+def test_entries_without_values_are_refused() -> None:
+    nothing = torch.zeros(0, dtype=torch.int64)
+    with pytest.raises(UsageError, match="lack a value or a level"):
+        SparseRows(nothing, nothing, 1).to_numpy()
