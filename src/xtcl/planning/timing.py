@@ -76,7 +76,7 @@ def _time_tile(
         return prepared, _seconds_of_rows(lambda: dense.levels(nodes), view.device)
     topk = TopKSource(relation, view, quantiles, sizes.cap)
     prepared = _seconds(lambda: topk.search, view.device)
-    return prepared, _seconds_of_rows(lambda: topk.lists(nodes), view.device)
+    return prepared, _seconds_of_rows(lambda: topk.rows(nodes), view.device)
 
 
 def _seconds_of_rows(compute: Callable[[], object], device: torch.device) -> float:
