@@ -9,8 +9,9 @@
 from __future__ import annotations
 
 import importlib
-import warnings
 from typing import TYPE_CHECKING, Any
+
+from xtcl import renamed
 
 if TYPE_CHECKING:
     from xtcl.config import (
@@ -68,17 +69,6 @@ _HOMES = {
     "register_relation": "xtcl.relations.registry",
 }
 
-_RENAMED = {
-    "BatchSettings": "BatchConfig",
-    "Member": "EncoderConfig",
-    "OwnTask": "CustomTask",
-    "Plan": "EnsembleConfig",
-    "Recipe": "FitConfig",
-    "SamplerSettings": "SamplerConfig",
-    "TrainingSettings": "TrainingConfig",
-}
-"""Names of the last release, kept for one more."""
-
 __all__ = [
     "XTCL",
     "AddXTCLEmbedding",
@@ -113,14 +103,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for, so that `import xtcl` alone is quick."""
-    if name in _RENAMED:
-        new = _RENAMED[name]
-        warnings.warn(
-            f"xtcl.{name} is called xtcl.{new} now; the old name goes with the next release.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        name = new
+    if name in renamed.NAMES:
+        return renamed.lookup(f"xtcl.{name}", f"xtcl.{renamed.NAMES[name]}")
     if name not in _HOMES:
         raise AttributeError(f"module 'xtcl' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOMES[name]), name)
