@@ -39,7 +39,7 @@ from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.provenance import evaluate_into
 from xtcl.lab.experiments.records import RecordFile
-from xtcl.model_selection.tune import FOLDS, validation_splits
+from xtcl.model_selection.tune import VALIDATION_FOLDS, validation_splits
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, sample_positives, train_ensemble, with_downweighted_encoder
@@ -89,7 +89,7 @@ class CleanChoices(Method):
         options = FitOptions(encoder=self.encoder, seed=seed, device=device, progress=progress)
         scores: list[list[Tensor]] = [[], []]  # of hidden labels, by all that was learned or less
         hidden = []
-        for split in validation_splits(side, "nodes", FOLDS, seed):
+        for split in validation_splits(side, "nodes", VALIDATION_FOLDS, seed):
             assert isinstance(split, NodeSplit)  # noqa: S101 - nodes are asked for
             seen = training_data(side.graph, split)
             for found, embedding in zip(scores, embeddings(seen, options), strict=True):

@@ -70,7 +70,7 @@ class TunedMethod(Method):
             task,
             self.encoder,
             trials=self.trials,
-            rounds=self.rounds,
+            cv_rounds=self.rounds,
             seed=seed,
             device=device,
             progress=progress,
@@ -144,7 +144,7 @@ def described(found: Tuned) -> dict[str, Any]:
     return {
         "hidden score": found.score,
         "hidden score of the default": found.default_score,
-        "knobs": dict(found.best.places),
+        "knobs": dict(found.best.values),
         "recipe": asdict(found.recipe),
     }
 

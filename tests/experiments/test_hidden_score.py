@@ -16,7 +16,7 @@ from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, pair_keys
 from xtcl.model_selection import tune as module
-from xtcl.model_selection.tune import FOLDS, validation_score, validation_splits
+from xtcl.model_selection.tune import VALIDATION_FOLDS, validation_score, validation_splits
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, FittedTask, fit_task
 from xtcl.tasks.results import LinkScores, NodePredictions
@@ -77,15 +77,15 @@ class Spy:
 
 def test_every_label_is_hidden_once_before_the_cards_are_dealt_anew() -> None:
     side = side_of("nodes")
-    splits = node_hidings(side, 2 * FOLDS)
-    for dealt in (splits[:FOLDS], splits[FOLDS:]):
+    splits = node_hidings(side, 2 * VALIDATION_FOLDS)
+    for dealt in (splits[:VALIDATION_FOLDS], splits[VALIDATION_FOLDS:]):
         assert sorted(np.concatenate([split.test for split in dealt])) == side.labelled.tolist()
     for split in splits:
         assert not set(split.train) & set(split.test)
         assert sorted([*split.train, *split.test]) == side.labelled.tolist()
         kept = side.labels[split.train]
         assert set(kept) == set(side.labels[side.labelled])  # no class is lost
-    assert not np.array_equal(splits[0].test, splits[FOLDS].test)
+    assert not np.array_equal(splits[0].test, splits[VALIDATION_FOLDS].test)
     assert len({split.seed for split in splits}) == len(splits)
 
 

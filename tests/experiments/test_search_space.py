@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
-from xtcl.model_selection.search_space import LINKS, NODES, Parameter, apply_change, parameters_of
+from xtcl.model_selection.search_space import (
+    LINK_PARAMETERS,
+    NODE_PARAMETERS,
+    Parameter,
+    apply_values,
+    parameters_of,
+)
 from xtcl.nn import encoder_maker
 from xtcl.tasks import make_task
 
@@ -28,9 +34,9 @@ def knob(name: str, of: tuple[Parameter, ...]) -> Parameter:
 def test_usual_places_leave_the_recipe_as_it_is(task: str, encoder: str) -> None:
     recipe = make_task(task).recipe(encoder)
     knobs = parameters_of(task, recipe)
-    assert apply_change(recipe, knobs, {one.name: one.usual for one in knobs}) == recipe
+    assert apply_values(recipe, knobs, {one.name: one.default for one in knobs}) == recipe
     for one in knobs:
-        assert one.usual in one.values or one.values[0] < one.usual < one.values[1]
+        assert one.default in one.values or one.values[0] < one.default < one.values[1]
 
 
 @pytest.mark.parametrize(("task", "encoder"), EVERY)
@@ -39,7 +45,7 @@ def test_every_corner_is_a_recipe_that_can_be_used(task: str, encoder: str) -> N
     knobs = parameters_of(task, recipe)
     for corner in itertools.product(*((one.values[0], one.values[-1]) for one in knobs)):
         places = {one.name: place for one, place in zip(knobs, corner, strict=True)}
-        turned = apply_change(recipe, knobs, places).checked()
+        turned = apply_values(recipe, knobs, places).checked()
         for member in members(turned):
             with torch.device("meta"):
                 encoder_maker(encoder, 1, member.encoder)()
@@ -51,7 +57,7 @@ def test_knobs_that_turn_nothing_are_left_out() -> None:
         encoder: {one.name for one in parameters_of("nodes", make_task("nodes").recipe(encoder))}
         for encoder in ("gcn", "gat")
     }
-    assert names["gcn"] == {one.name for one in NODES}
+    assert names["gcn"] == {one.name for one in NODE_PARAMETERS}
     assert names["gcn"] - names["gat"] == {"restart"}
     bare = FitConfig(plans=(EnsembleConfig((EncoderConfig(),)),))
     assert {one.name for one in parameters_of("nodes", bare)} == {
@@ -68,7 +74,7 @@ def test_nodes() -> None:
     linear, deep = recipe.plans[0].members
 
     def turned(name: str, place: object) -> FitConfig:
-        return knob(name, NODES).turned(recipe, place)
+        return knob(name, NODE_PARAMETERS).apply(recipe, place)
 
     def both(changed: FitConfig) -> tuple[EncoderConfig, EncoderConfig]:
         first, second = changed.plans[0].members
@@ -99,7 +105,7 @@ def test_links() -> None:
     recipe = make_task("links").recipe("gcn")
 
     def turned(name: str, place: object) -> FitConfig:
-        return knob(name, LINKS).turned(recipe, place)
+        return knob(name, LINK_PARAMETERS).apply(recipe, place)
 
     for name, place, expected in (
         ("dropout", -0.3, [0.4, 0.0]),

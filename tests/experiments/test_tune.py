@@ -37,7 +37,7 @@ def side_of(task: str = "nodes") -> TrainingData:
 def search(**settings: Any) -> Tuned:
     chosen: dict[str, Any] = {
         "trials": 4,
-        "rounds": 2,
+        "cv_rounds": 2,
         "seed": 0,
         "device": CPU,
         "progress": Progress(),
@@ -87,7 +87,7 @@ def test_nothing_better_leaves_the_default(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_sampler_learns_from_what_it_saw(monkeypatch: pytest.MonkeyPatch) -> None:
     Judge(monkeypatch)
-    places = [trial.places["temperature"] for trial in search(trials=30).trials]
+    places = [trial.values["temperature"] for trial in search(trials=30).trials]
     assert np.mean(np.log(places[20:])) < np.mean(np.log(places[1:10])) - 0.3
 
 
@@ -140,7 +140,7 @@ import os, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
 from test_tune import search
-from xtcl.experiments import tune as module
+from xtcl.model_selection import tune as module
 
 scores = iter([0.5, 0.4])
 module.validation_score = lambda *_: next(scores, None) or os._exit(9)
@@ -185,7 +185,7 @@ def test_a_store_of_another_search_is_refused(
     labels[side.labelled[0]] = (labels[side.labelled[0]] + 1) % 3
     others: list[dict[str, Any]] = [
         {"seed": 1},
-        {"rounds": 3},
+        {"cv_rounds": 3},
         {"encoder": "gat"},
         {"side": side_of("links"), "task": "links"},
         {"side": TrainingData(side.graph.with_labels(labels))},
@@ -265,7 +265,7 @@ def test_without_optuna_there_is_a_remedy(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_importing_the_module_does_not_import_optuna() -> None:
-    script = "import sys, xtcl.experiments.tune, xtcl.cli.main; assert 'optuna' not in sys.modules"
+    script = "import sys, xtcl.model_selection.tune, xtcl.cli.main; assert 'optuna' not in sys.modules"
     done = python("-c", script)
     assert done.returncode == 0, done.stderr
 
@@ -276,7 +276,7 @@ def test_with_true_fits(
 ) -> None:
     shrink_recipes(monkeypatch)
     side = side_of(task)
-    tuned = search(side=side, task=task, encoder=encoder, trials=2, rounds=rounds, seed=3)
+    tuned = search(side=side, task=task, encoder=encoder, trials=2, cv_rounds=rounds, seed=3)
     options = FitOptions(encoder=encoder, seed=3)
     known = make_task(task)
     default = validation_score(side, known, known.recipe(encoder), options, rounds)

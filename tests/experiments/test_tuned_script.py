@@ -52,7 +52,7 @@ def test_every_split_is_searched_and_scored_on_its_own(
         split = make_split(one_small_cora, "nodes", seed)
         side = training_data(one_small_cora, split)
         found = tune(
-            side, "nodes", "gcn", trials=2, rounds=1, seed=seed, device=CPU, progress=Progress()
+            side, "nodes", "gcn", trials=2, cv_rounds=1, seed=seed, device=CPU, progress=Progress()
         )
         score, _ = score_method(
             one_small_cora, split, XTCLGCN(found.recipe), seed=seed, device=CPU, progress=Progress()

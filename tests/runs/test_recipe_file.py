@@ -13,7 +13,7 @@ from small_runs import small_graph, small_model, small_split
 
 from xtcl.config import FitConfig
 from xtcl.errors import DataError, UsageError
-from xtcl.model_selection.search_space import apply_change, parameters_of
+from xtcl.model_selection.search_space import apply_values, parameters_of
 from xtcl.runs.config_file import read_recipe, to_toml, write_tuned
 from xtcl.tasks import make_task
 
@@ -34,7 +34,7 @@ def written(path: Path, recipe: FitConfig | None = None) -> Path:
 def test_recipes_come_back_as_they_were(task: str, encoder: str, tmp_path: Path) -> None:
     default = make_task(task).recipe(encoder)
     knobs = parameters_of(task, default)
-    far = apply_change(default, knobs, {knob.name: knob.values[-1] for knob in knobs})
+    far = apply_values(default, knobs, {knob.name: knob.values[-1] for knob in knobs})
     for recipe in (default, far, default.literal(encoder), replace(default, draws=None)):
         path = tmp_path / "tuned.toml"
         write_tuned(path, described(task, encoder), recipe)

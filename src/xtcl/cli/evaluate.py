@@ -235,7 +235,7 @@ def tune(
             task.value,
             encoder.value,
             trials=trials,
-            rounds=rounds,
+            cv_rounds=rounds,
             seed=seed,
             device=where,
             progress=Bars(notes),
@@ -265,9 +265,9 @@ def tune(
 
 
 def _changes(tuned: Tuned) -> dict[str, Any]:
-    """Where the best trial has its knobs, but for those that are where the default has them."""
-    usual = tuned.trials[0].places
-    return {name: place for name, place in tuned.best.places.items() if place != usual[name]}
+    """The values of the best trial that differ from those of the default recipe."""
+    default = tuned.trials[0].values
+    return {name: value for name, value in tuned.best.values.items() if value != default[name]}
 
 
 def _show(described: dict[str, Any], changes: dict[str, Any], out: Path) -> None:

@@ -1,4 +1,4 @@
-"""One method on several splits of one graph."""
+"""Evaluation: the score of one method on several splits of one graph."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
+from scipy.stats import sem
 
 from xtcl.baselines.method import Method
 from xtcl.errors import UsageError
@@ -21,9 +22,9 @@ from xtcl.tasks.training_data import training_data
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A method's figures over splits, in percent; `stderr` is the standard error of the mean.
+    """A method's scores over splits, in percent.
 
-    It is None where there is one split only.
+    `stderr` is the standard error of the mean; None for a single split.
     """
 
     dataset: str
@@ -40,18 +41,18 @@ class Evaluation:
     def of(
         cls, dataset: str, task: str, method: str, done: Mapping[int, tuple[float, float]]
     ) -> Evaluation:
-        """From the figure in percent and the seconds of each seed."""
+        """From the score in percent and the seconds of each seed."""
         seeds = sorted(done)
-        figures = [done[seed][0] for seed in seeds]
-        spread = standard_error(figures)
+        scores = [done[seed][0] for seed in seeds]
+        error = standard_error(scores)
         return cls(
             dataset=dataset,
             task=task,
             method=method,
             metric=make_task(task).metric,
-            mean=round(float(np.mean(figures)), 4),
-            stderr=None if spread is None else round(spread, 4),
-            runs=figures,
+            mean=round(float(np.mean(scores)), 4),
+            stderr=None if error is None else round(error, 4),
+            runs=scores,
             seeds=seeds,
             seconds=[done[seed][1] for seed in seeds],
         )
@@ -62,15 +63,15 @@ class Evaluation:
 
 
 PAPER_SHARE = {"nodes": 0.1, "links": 0.6}
-"""Of the labels, or of the links, for training."""
+"""The share of the labels, or of the links, that the paper trains on."""
 
 
 def make_split(
     graph: Graph, task: str, seed: int, train: float | None = None
 ) -> NodeSplit | LinkSplit:
     """A split of the kind that a task needs, with the paper's share for training by default."""
-    divide = link_split if task == "links" else node_split
-    split = divide(graph, PAPER_SHARE[task] if train is None else train, seed=seed)
+    make = link_split if task == "links" else node_split
+    split = make(graph, PAPER_SHARE[task] if train is None else train, seed=seed)
     check_no_leak(graph, split)
     return split
 
@@ -110,7 +111,7 @@ def evaluate(
         raise UsageError(f"splits={splits} must be at least 1.")
     done = {}
     for number in range(seed, seed + splits):
-        figure, took = score_method(
+        score, seconds = score_method(
             graph,
             make_split(graph, task, number, train),
             method,
@@ -118,10 +119,10 @@ def evaluate(
             device=device or torch.device("cpu"),
             progress=progress or Progress(),
         )
-        done[number] = (round(100 * figure, 4), round(took, 3))
+        done[number] = (round(100 * score, 4), round(seconds, 3))
     return Evaluation.of(graph.name, task, method.name, done)
 
 
 def standard_error(values: Sequence[float] | np.ndarray) -> float | None:
-    """Standard deviation over the root of their number; of a single value it is not known."""
-    return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
+    """The standard error of the mean of `values`; None for a single value."""
+    return float(sem(values)) if len(values) > 1 else None

@@ -1,7 +1,7 @@
-"""What `tune` may change in a recipe: a few knobs for each task.
+"""The search space of `tune`: a few parameters for each task.
 
-Every knob says how far to go from the task's own recipe, so that one space serves the plans of all
-encoders, and every knob at its usual place leaves the recipe as it is.
+A value of a parameter is relative to the recipe of the task, so that one space serves all encoders.
+The default value of every parameter leaves the recipe as it is.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any, Literal
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
 
 Change = Callable[[FitConfig, Any], FitConfig]
-
+"""The recipe with a value of a parameter applied."""
 
 Step = Callable[[Any, Any], Any]
-"""From an old value and the place of a knob to a new value."""
+"""From the old value of a setting and the value of a parameter to a new value."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A factor or a shift between two `values`, or a choice among them."""
+    """A factor or a shift between two `values`, or a choice from them."""
 
     name: str
     kind: Literal["factor", "shift", "choice"]
@@ -29,27 +29,27 @@ class Parameter:
     change: Change
 
     @property
-    def usual(self) -> Any:
-        """The place that changes nothing: for a choice the first."""
+    def default(self) -> Any:
+        """The value that changes nothing: of a choice the first."""
         return {"factor": 1.0, "shift": 0.0, "choice": self.values[0]}[self.kind]
 
-    def turned(self, recipe: FitConfig, place: Any) -> FitConfig:
-        """The recipe with this knob at `place`."""
-        return recipe if place == self.usual else self.change(recipe, place)
+    def apply(self, recipe: FitConfig, value: Any) -> FitConfig:
+        """The recipe with this value applied."""
+        return recipe if value == self.default else self.change(recipe, value)
 
 
 def parameters_of(task: str, recipe: FitConfig) -> list[Parameter]:
-    """The knobs of a task that make a difference to `recipe`."""
-    knobs = LINKS if task == "links" else NODES
-    return [knob for knob in knobs if any(knob.turned(recipe, v) != recipe for v in knob.values)]
+    """The parameters of a task that make a difference to `recipe`."""
+    space = LINK_PARAMETERS if task == "links" else NODE_PARAMETERS
+    return [each for each in space if any(each.apply(recipe, v) != recipe for v in each.values)]
 
 
-def apply_change(
-    recipe: FitConfig, knobs: Sequence[Parameter], places: Mapping[str, Any]
+def apply_values(
+    recipe: FitConfig, parameters: Sequence[Parameter], values: Mapping[str, Any]
 ) -> FitConfig:
-    """The recipe with every knob at its place."""
-    for knob in knobs:
-        recipe = knob.turned(recipe, places[knob.name])
+    """The recipe with the value of every parameter applied; `values` are by name."""
+    for parameter in parameters:
+        recipe = parameter.apply(recipe, values[parameter.name])
     return recipe
 
 
@@ -66,11 +66,11 @@ def _share(old: float, shift: float, most: float = 0.9) -> float:
 
 
 def _training(name: str, step: Step) -> Change:
-    """Changes a training setting of every member."""
+    """Change a training setting of every encoder."""
 
-    def change(recipe: FitConfig, place: Any) -> FitConfig:
+    def change(recipe: FitConfig, value: Any) -> FitConfig:
         def changed(member: EncoderConfig) -> EncoderConfig:
-            new = step(getattr(member.training, name), place)
+            new = step(getattr(member.training, name), value)
             return replace(member, training=replace(member.training, **{name: new}))
 
         return recipe.each(changed)
@@ -79,13 +79,13 @@ def _training(name: str, step: Step) -> Change:
 
 
 def _option(name: str, step: Step) -> Change:
-    """Changes an option of the encoder in every member that states it."""
+    """Change an option of every encoder that has it."""
 
-    def change(recipe: FitConfig, place: Any) -> FitConfig:
+    def change(recipe: FitConfig, value: Any) -> FitConfig:
         def changed(member: EncoderConfig) -> EncoderConfig:
             if name not in member.encoder:
                 return member
-            new = step(member.encoder[name], place)
+            new = step(member.encoder[name], value)
             return replace(member, encoder=member.encoder | {name: new})
 
         return recipe.each(changed)
@@ -123,7 +123,7 @@ def _quantiles(recipe: FitConfig, text: str) -> FitConfig:
     return replace(recipe, sampler=replace(recipe.sampler, quantiles=levels))
 
 
-NODES = (
+NODE_PARAMETERS = (
     Parameter("epochs", "factor", (1 / 3, 3.0), _training("epochs", _count)),
     Parameter("temperature", "factor", (0.3, 3.0), _training("temperature", _times)),
     Parameter("restart", "factor", (0.25, 2.5), _option("restart", lambda a, by: min(a * by, 0.9))),
@@ -145,9 +145,8 @@ NODES = (
     Parameter("quantiles", "choice", ("usual", "0.98", "0.95 0.99", "0.98 0.995"), _quantiles),
 )
 
-
-# How many of the epochs are trained, hidden links say in every fit anew (`stop_early`).
-LINKS = (
+# "epochs" is an upper limit: early stopping on hidden links ends most fits sooner.
+LINK_PARAMETERS = (
     Parameter("epochs", "factor", (0.5, 3.0), _training("epochs", _count)),
     Parameter("temperature", "factor", (0.4, 2.5), _training("temperature", _times)),
     Parameter("dropout", "shift", (-0.3, 0.3), _option("dropout", _share)),

@@ -1,4 +1,4 @@
-"""The recipe that does best inside the training side of one graph, found by trying."""
+"""Tuning: a search by Optuna for the recipe with the best score inside the training side."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import xtcl
 from xtcl.config import FitConfig, to_builtin
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.splits import LinkSplit, NodeSplit
-from xtcl.model_selection.search_space import Parameter, apply_change, parameters_of
+from xtcl.model_selection.search_space import Parameter, apply_values, parameters_of
 from xtcl.nn import encoder_maker
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TunedTrial:
-    """Where the knobs of the search space were, and the hidden score.
+    """The values of the parameters of the search space, and the validation score.
 
-    It is minus infinity for a recipe that cannot be trained with, as when the loss overflows.
+    The score is minus infinity if the recipe cannot be trained, as when the loss overflows.
     """
 
-    places: Mapping[str, Any]
+    values: Mapping[str, Any]
     score: float
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """The best recipe by its hidden score, beside the default one, which is the first trial.
+    """The best recipe by its validation score; the first trial is the default recipe.
 
-    The best score of many is flattered by having been chosen: only data outside of the training
-    side say what the recipe is worth.
+    The best score of many trials is optimistic, because it was selected. Only data outside of the
+    training side measure what the recipe is worth.
     """
 
     recipe: FitConfig
@@ -62,12 +62,12 @@ class Tuned:
 
     @property
     def score(self) -> float:
-        """The hidden score of the best recipe, a fraction."""
+        """The validation score of the best recipe, a fraction."""
         return self.best.score
 
     @property
     def default_score(self) -> float:
-        """The hidden score of the default recipe, a fraction."""
+        """The validation score of the default recipe, a fraction."""
         return self.trials[0].score
 
 
@@ -77,52 +77,52 @@ def tune(
     encoder: str,
     *,
     trials: int,
-    rounds: int,
+    cv_rounds: int,
     seed: int,
     device: torch.device,
     progress: Progress,
     store: Path | None = None,
 ) -> Tuned:
-    """Try `trials` recipes for a task, each by its hidden score over `rounds`.
+    """Try `trials` recipes for a task, each scored by `validation_score` over `cv_rounds`.
 
-    With a `store` every trial is kept in that file. A search that was interrupted, or that is to
-    have more trials, goes on from there, and finds what it would have found in one go.
+    With a `store` every trial is kept in that file. A search that was interrupted, or that gets
+    more trials, continues from there with the same result as a search without a stop.
     """
     if trials < 1:
         raise UsageError(f"trials={trials} must be at least 1.")
     encoder_maker(encoder, 1, {})  # an unknown name is refused before any work
-    judged = make_task(task)
-    default = judged.recipe(encoder)
-    knobs = parameters_of(task, default)
+    known_task = make_task(task)
+    default = known_task.recipe(encoder)
+    parameters = parameters_of(task, default)
     options = FitOptions(encoder=encoder, seed=seed, device=device)
 
     def score(recipe: FitConfig) -> float:
-        return validation_score(side, judged, recipe, options, rounds)
+        return validation_score(side, known_task, recipe, options, cv_rounds)
 
-    search = _identity(side, task, encoder, rounds, seed, default)
+    search = _identity(side, task, encoder, cv_rounds, seed, default)
     with open_study(store, search) as study, progress.stage("tuning", trials) as advance:
         advance(min(trials, len(_finished(study))))
         while (number := len(_finished(study))) < trials:
             if number == 0:
-                _try_default(study, knobs, score(default))
+                _try_default(study, parameters, score(default))
             else:
-                _try_another(study, knobs, _seed_of(seed, number), default, score)
+                _try_another(study, parameters, _seed_of(seed, number), default, score)
             advance(1)
-        tried = tuple(_told(trial) for trial in _finished(study)[:trials])
-    best = max(tried, key=lambda trial: trial.score)  # the first of equals
-    return Tuned(apply_change(default, knobs, best.places), best, tried)
+        tried = tuple(_tuned_trial(trial) for trial in _finished(study)[:trials])
+    best = max(tried, key=lambda trial: trial.score)  # the first one of equal scores
+    return Tuned(apply_values(default, parameters, best.values), best, tried)
 
 
-def _try_default(study: Study, knobs: Sequence[Parameter], score: float) -> None:
+def _try_default(study: Study, parameters: Sequence[Parameter], score: float) -> None:
     from optuna.trial import create_trial
 
-    usual = {knob.name: knob.usual for knob in knobs}
-    study.add_trial(create_trial(params=usual, distributions=_space(knobs), value=score))
+    values = {parameter.name: parameter.default for parameter in parameters}
+    study.add_trial(create_trial(params=values, distributions=_space(parameters), value=score))
 
 
 def _try_another(
     study: Study,
-    knobs: Sequence[Parameter],
+    parameters: Sequence[Parameter],
     seed: int,
     default: FitConfig,
     score: Callable[[FitConfig], float],
@@ -130,34 +130,34 @@ def _try_another(
     from optuna.samplers import TPESampler
     from optuna.trial import TrialState
 
-    # A sampler of its own for each trial: a search that goes on draws what it would have drawn.
+    # A new sampler for each trial: a search that continues draws the same values.
     study.sampler = TPESampler(seed=seed)
-    trial = study.ask(_space(knobs))
+    trial = study.ask(_space(parameters))
     try:
-        study.tell(trial, score(apply_change(default, knobs, trial.params)))
-    except DataError:  # the default could be fitted, so the data are not to blame
+        study.tell(trial, score(apply_values(default, parameters, trial.params)))
+    except DataError:  # the default recipe was fitted, so the values are the cause
         study.tell(trial, state=TrialState.PRUNED)
 
 
-def _space(knobs: Sequence[Parameter]) -> dict[str, BaseDistribution]:
+def _space(parameters: Sequence[Parameter]) -> dict[str, BaseDistribution]:
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
     return {
-        knob.name: CategoricalDistribution(knob.values)
-        if knob.kind == "choice"
-        else FloatDistribution(min(knob.values), max(knob.values), log=knob.kind == "factor")
-        for knob in knobs
+        each.name: CategoricalDistribution(each.values)
+        if each.kind == "choice"
+        else FloatDistribution(min(each.values), max(each.values), log=each.kind == "factor")
+        for each in parameters
     }
 
 
 def _finished(study: Study) -> list[FrozenTrial]:
-    """The trials that came to an end; one that was killed is tried again as another."""
+    """The trials that ended. One that was killed does not count, and is drawn again."""
     from optuna.trial import TrialState
 
     return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
 
 
-def _told(trial: FrozenTrial) -> TunedTrial:
+def _tuned_trial(trial: FrozenTrial) -> TunedTrial:
     return TunedTrial(dict(trial.params), -math.inf if trial.value is None else trial.value)
 
 
@@ -166,32 +166,30 @@ def _seed_of(seed: int, number: int) -> int:
 
 
 def _identity(
-    side: TrainingData, task: str, encoder: str, rounds: int, seed: int, default: FitConfig
+    side: TrainingData, task: str, encoder: str, cv_rounds: int, seed: int, default: FitConfig
 ) -> str:
-    """A hash of everything but the number of trials that decides what a search finds."""
-    described = [xtcl.__version__, task, encoder, rounds, seed, to_builtin(asdict(default))]
+    """A hash of everything that decides the result of a search, except the number of trials."""
+    described = [xtcl.__version__, task, encoder, cv_rounds, seed, to_builtin(asdict(default))]
     digest = hashlib.sha256(json.dumps([*described, side.graph.fingerprint()]).encode())
-    for known in (side.graph.labels, side.non_links):  # a graph's fingerprint has neither
+    for known in (side.graph.labels, side.non_links):  # not part of the graph's fingerprint
         digest.update(b"-" if known is None else np.ascontiguousarray(known).tobytes())
     return digest.hexdigest()
 
 
-FOLDS = 5
-
-
-VALIDATION_SHARE = 0.2
+VALIDATION_FOLDS = 5
+_HIDDEN_LINKS_SHARE = 0.2
 
 
 def validation_score(
-    side: TrainingData, task: Task, recipe: FitConfig, options: FitOptions, rounds: int
+    side: TrainingData, task: Task, recipe: FitConfig, options: FitOptions, cv_rounds: int
 ) -> float:
-    """The task's metric on hidden labels or links, a fraction, averaged over `rounds` hidings.
+    """The mean of the task's metric on hidden labels or links over `cv_rounds`, a fraction.
 
-    What is hidden is kept from relations, sampler, training, choice of plan and head alike. Every
-    round has a seed of its own for the fit, too, and all recipes meet the same rounds.
+    Relations, sampler, training, choice of the ensemble and head do not read what is hidden. Every
+    round has its own seed for the fit too, and the rounds are the same for all recipes.
     """
     scores = []
-    for split in validation_splits(side, task.name, rounds, options.seed):
+    for split in validation_splits(side, task.name, cv_rounds, options.seed):
         seen = training_data(side.graph, split, use_labels=True)
         own = replace(options, seed=split.seed, checkpoints=NullCheckpoints())
         answer = fit_task(seen, task, recipe, own).answer
@@ -199,48 +197,43 @@ def validation_score(
     return float(np.mean(scores))
 
 
-def validation_splits(side: TrainingData, task: str, rounds: int, seed: int) -> Iterator[Split]:
-    """Splits of the training side itself: what a fit may see of it, and what is hidden."""
-    if rounds < 1:
-        raise UsageError(f"rounds={rounds} must be at least 1.")
+def validation_splits(side: TrainingData, task: str, cv_rounds: int, seed: int) -> Iterator[Split]:
+    """Splits of the training side: what a fit reads, and what is hidden from it."""
+    if cv_rounds < 1:
+        raise UsageError(f"cv_rounds={cv_rounds} must be at least 1.")
     hide = _hide_links if task == "links" else _hide_labels
-    for number in range(rounds):
+    for number in range(cv_rounds):
         yield hide(side, number, seed)
 
 
 def _hide_labels(side: TrainingData, number: int, seed: int) -> NodeSplit:
     known, codes = side.labelled, side.labels[side.labelled]
     _, members = np.unique(codes, return_counts=True)
-    folds = min(FOLDS, int(members[members > 1].sum()))
+    folds = min(VALIDATION_FOLDS, int(members[members > 1].sum()))
     if not folds:
         raise DataError(
             f"No class of graph '{side.graph.name}' has two training labels, so that none can be "
             "hidden to judge a recipe by: give more labels."
         )
-    # When every fold has been hidden once, the cards are dealt anew.
-    hidden = stratified_folds(codes, folds, _later(seed, number // folds)) == number % folds
-    return NodeSplit(known[~hidden], known[hidden], _later(seed, number))
+    # After every fold has been hidden once, new folds are drawn.
+    hidden = stratified_folds(codes, folds, _shifted_seed(seed, number // folds)) == number % folds
+    return NodeSplit(known[~hidden], known[hidden], _shifted_seed(seed, number))
 
 
 def _hide_links(side: TrainingData, number: int, seed: int) -> LinkSplit:
-    own = _later(seed, number)
-    links = hide_links(side, VALIDATION_SHARE, own)
+    own = _shifted_seed(seed, number)
+    links = hide_links(side, _HIDDEN_LINKS_SHARE, own)
     (kept, kept_non), (hidden, hidden_non) = links.kept, links.hidden
     return LinkSplit(kept, hidden, kept_non, hidden_non, side.graph.num_nodes, own)
 
 
-def _later(seed: int, number: int) -> int:
-    """The seed `number` places on, within the 32 bits that torch reads."""
+def _shifted_seed(seed: int, number: int) -> int:
+    """`seed + number` within the 32 bits that torch reads."""
     return (seed + number) % 2**32
 
 
-# Optuna's study of a search, kept in a file if wanted.
-#
-# Optuna is an extra: it is imported when a search begins, and not before.
-
-
 def require_optuna() -> None:
-    """Refuse to go on without Optuna."""
+    """Refuse to start a search without Optuna, an optional dependency."""
     try:
         import optuna  # noqa: F401
     except ImportError:
@@ -251,9 +244,9 @@ def require_optuna() -> None:
 
 @contextmanager
 def open_study(store: Path | None, search: str) -> Iterator[Study]:
-    """A study that maximises; with a `store`, what was found there by the same `search` is in it.
+    """An Optuna study that maximises; with a `store`, it has the trials of the same `search`.
 
-    The store is an SQLite database, which survives being killed at any moment.
+    The store is an SQLite database: a search that is killed at any moment leaves it readable.
     """
     require_optuna()
     from optuna import create_study
@@ -273,7 +266,7 @@ def open_study(store: Path | None, search: str) -> Iterator[Study]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Optuna's own log down for a while."""
+    """Silence the log of Optuna."""
     from optuna import logging
 
     before = logging.get_verbosity()

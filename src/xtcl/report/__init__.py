@@ -1,1 +1,1 @@
-"""What a run shows a person."""
+"""The report of a run: an HTML page, and the pictures beside it."""

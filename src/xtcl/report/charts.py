@@ -1,4 +1,4 @@
-"""Tables in Markdown."""
+"""Drawing and writing that reports share: colours, axes, pictures, and Markdown."""
 
 from __future__ import annotations
 
@@ -15,29 +15,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+OURS, FIRST, OTHER = "#d1495b", "#2a6f97", "#9aa5b1"
+"""Colours of XTCL, of the first method beside it, and of all others."""
+
+PALETTE = ("#d1495b", "#2a6f97", "#66a182", "#edae49", "#8d6a9f", "#4a4e69", "#9aa5b1", "#b08968")
+"""Can be told apart in print and by the colour-blind; the first is that of XTCL."""
+
 DASH = "–"  # noqa: RUF001
 """What a cell without a figure holds."""
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table with a head."""
-    ruler = ["---"] * len(head)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, ruler, *rows])
-
-
-def spread_labels(mean: float, error: float | None, sign: str = "") -> str:
-    """A mean with its standard error, which a single run does not have."""
-    return f"{mean:{sign}.2f}" if error is None else f"{mean:{sign}.2f} ± {error:.2f}"
-
-
-def page(parts: Iterable[str]) -> str:
-    """Paragraphs, tables and lists under each other; those that are empty are left out."""
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
 @dataclass(frozen=True)
 class Axis:
-    """A stretch of numbers, with round ones to mark."""
+    """A range of numbers, with round ticks."""
 
     low: float
     high: float
@@ -45,11 +35,11 @@ class Axis:
     digits: int
 
     def share(self, value: float) -> float:
-        """How far along a value lies, from 0 to 1."""
+        """The position of a value, from 0 to 1."""
         return (value - self.low) / (self.high - self.low)
 
     def label(self, tick: float) -> str:
-        """A mark in words, with the digits that its neighbours need."""
+        """A tick as text, with as many decimals as the ticks need."""
         return f"{tick:,.{self.digits}f}"
 
 
@@ -67,18 +57,11 @@ def axis(values: Sequence[float], marks: int = 5) -> Axis:
 
 
 def polyline(across: Axis, up: Axis, values: Sequence[float], width: float, height: float) -> str:
-    """The points of a curve whose first value is at 1, for an SVG of this size."""
+    """The points of a curve for an SVG of this size; the first value is at x = 1."""
     return " ".join(
         f"{width * across.share(at):.1f},{height * (1 - up.share(value)):.1f}"
         for at, value in enumerate(values, start=1)
     )
-
-
-OURS, FIRST, OTHER = "#d1495b", "#2a6f97", "#9aa5b1"
-
-
-PALETTE = ("#d1495b", "#2a6f97", "#66a182", "#edae49", "#8d6a9f", "#4a4e69", "#9aa5b1", "#b08968")
-"""Told apart in print and by the colour-blind; ours is the first."""
 
 
 @contextmanager
@@ -94,3 +77,19 @@ def picture(folder: Path, name: str, width: float, height: float) -> Iterator[Fi
         for kind, about in (("png", {"Software": "xtcl"}), ("svg", {"Date": None})):
             with atomic_path(folder / f"{name}.{kind}") as temporary:
                 figure.savefig(temporary, format=kind, dpi=150, metadata=about)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    ruler = ["---"] * len(head)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, ruler, *rows])
+
+
+def page(parts: Iterable[str]) -> str:
+    """Markdown of paragraphs, tables and lists; empty ones are left out."""
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def spread_labels(mean: float, error: float | None, sign: str = "") -> str:
+    """A mean with its standard error; a single run has no error."""
+    return f"{mean:{sign}.2f}" if error is None else f"{mean:{sign}.2f} ± {error:.2f}"
