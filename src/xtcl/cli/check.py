@@ -16,7 +16,7 @@ from rich.text import Text
 
 from xtcl.cli.console import plain_table, printable, reported
 from xtcl.cli.options import (
-    OWN_SHARE,
+    OWN_TABLES_SHARE,
     DataOption,
     EdgesOption,
     GraphName,
@@ -148,7 +148,7 @@ def _estimate(graph: Graph, task: str, own_tables: bool) -> dict[str, Any]:
     from xtcl.model_selection.evaluate import PAPER_SHARE
     from xtcl.planning.memory_plan import estimate_fit
 
-    plan = estimate_fit(graph, task, (OWN_SHARE if own_tables else PAPER_SHARE)[task])
+    plan = estimate_fit(graph, task, (OWN_TABLES_SHARE if own_tables else PAPER_SHARE)[task])
     gigabytes = round(plan.peak / 2**30, 2)
     return {"task": task, "seconds": round(plan.seconds or 0.0, 1), "gigabytes": gigabytes}
 
