@@ -3,9 +3,9 @@
     python tools/page_examples.py docs/tutorial.md ...
 
 Blocks of Python share their names, commands share a folder that is empty at first, and a CSV or
-TOML block after a line such as "`papers.toml`:" is a file. What stands under a command is replaced
-by what it prints now; a command with nothing under it stays so. The tests use the same functions
-to tell whether pages are true.
+TOML block after a line such as "`papers.toml`:" is a file. The text under a command is replaced by
+what it prints now; a command without text under it stays so. The tests check the pages with the
+same functions.
 """
 
 from __future__ import annotations
@@ -80,20 +80,20 @@ def _command(part: str) -> str:
 
 def _session(body: str, names: dict[str, Any]) -> str:
     """Lines after >>> and what they print."""
-    told = []
+    output = []
     for example in doctest.DocTestParser().get_examples(body):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             code = compile(example.source, "page", "single", dont_inherit=True)
             exec(code, names)  # noqa: S102
         first, *more = example.source.splitlines()
-        told.append("\n".join([f">>> {first}", *(f"... {line}".rstrip() for line in more)]))
-        told.append("\n".join(line.rstrip() for line in printed.getvalue().splitlines()))
-    return "\n".join(part for part in told if part) + "\n"
+        output.append("\n".join([f">>> {first}", *(f"... {line}".rstrip() for line in more)]))
+        output.append("\n".join(line.rstrip() for line in printed.getvalue().splitlines()))
+    return "\n".join(part for part in output if part) + "\n"
 
 
 def same(shown: str, now: str, tolerance: float = 0.02) -> bool:
-    """Whether two texts agree but for the last digits of numbers, which hang on the processor."""
+    """Whether two texts agree but for the last digits of numbers, which depend on the processor."""
     for one, other in zip_longest(shown.splitlines(), now.splitlines()):
         if one == other:
             continue

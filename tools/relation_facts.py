@@ -1,9 +1,9 @@
-"""Put what the relations say of themselves into their pages.
+"""Put the facts in the docstrings of the relations into their pages.
 
     python tools/relation_facts.py
 
-Range, cost, what an isolated node gets and the citation stand in the docstring of each relation.
-In docs/relations/NAME.md they replace what stands between the two marks. A test compares.
+The docstring of each relation gives its range, its cost, the value of an isolated node and the
+citation. They replace the text between the two marks in docs/relations/NAME.md. A test compares.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ MARKS = re.compile(r"(<!-- facts -->\n).*?(<!-- end of facts -->)", flags=re.DOT
 
 
 def facts(kind: type[Relation]) -> dict[str, str]:
-    """What the docstring says, by the word in front of the colon."""
+    """The facts of the docstring, by the word in front of the colon."""
     found = FACT.findall(inspect.getdoc(kind) or "")
-    return {word: " ".join(told.split()) for word, told in found}
+    return {word: " ".join(text.split()) for word, text in found}
 
 
 def table(kind: type[Relation]) -> str:
     """The facts as a table."""
     head = f"| Name | `{kind.name}`, in tables *{kind.title}* |"
     rows = {"Reads": ", ".join(sorted(kind.reads))} | facts(kind)
-    lines = [f"| {word} | {told} |" for word, told in rows.items()]
+    lines = [f"| {word} | {text} |" for word, text in rows.items()]
     return "\n".join([head, "|---|---|", *lines]) + "\n"
 
 
 def filled(text: str, kind: type[Relation]) -> str:
-    """The page with the facts of today."""
+    """The page with the current facts."""
     return MARKS.sub(lambda marks: f"{marks[1]}\n{table(kind)}\n{marks[2]}", text)
 
 

@@ -37,9 +37,9 @@ HALO = "stroke='#ffffff' stroke-width='4' paint-order='stroke'"
 
 
 def small_graph() -> TrainingView:
-    """Thirteen nodes that are drawn: u among its friends, others across a bridge, one alone.
+    """Thirteen nodes that are drawn: u in its group, another group across a bridge, one isolated.
 
-    They are part of a graph of 200, so that one node in a hundred is two of them.
+    They are part of a graph of 200 nodes, of which one in a hundred is above the quantile.
     """
     others = NODES - len(PLACES)
     words = [[float(word in node) for word in "abcd"] for node in [*WORDS, *[""] * others]]

@@ -1,4 +1,4 @@
-"""A hook of MkDocs: the page of commands is made of what the commands say of themselves."""
+"""A hook of MkDocs: the page of commands is made from their help."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def commands() -> str:
 
 
 def _section(name: str, command: Any) -> str:
-    told = inspect.cleandoc(command.help or "")
+    text = inspect.cleandoc(command.help or "")
     parts = [f"## xtcl {name}", ""]
-    for paragraph in told.split("\n\n"):
+    for paragraph in text.split("\n\n"):
         start, colon, example = paragraph.partition(": xtcl ")
         parts += [f"{start}: `xtcl {example}`" if colon else paragraph, ""]
     parts += ["| | | default |", "|---|---|---|"]

@@ -1,4 +1,4 @@
-"""Formulas and tables of docstrings on the site, which must do without a network: as they stand.
+"""Formulas and tables of docstrings as plain text: the site must work without a network.
 
 A docstring has `.. math::` in front of a formula and `:math:` in front of a short one, and tables
 between rules of `=`, as Sphinx reads them. Markdown would take underscores for emphasis and run the

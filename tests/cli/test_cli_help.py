@@ -8,7 +8,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from xtcl.cli.listings import OPTIONAL
+from xtcl.cli.listings import OPTIONAL_PACKAGES
 from xtcl.cli.main import app
 
 LINES, COLUMNS = 45, 80
@@ -75,5 +75,5 @@ def test_doctor_knows_what_the_extras_are_for(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
     text = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "100"}).stdout
-    for name, use in OPTIONAL.items():
+    for name, use in OPTIONAL_PACKAGES.items():
         assert f"missing: pip install {name} (for {use})" in text

@@ -194,7 +194,7 @@ def test_weights_are_checked_and_not_used(tmp_path: Path) -> None:
     found = read(tmp_path, NODES.replace("=cmd()", "p5"), edges)
     assert found.graph.num_edges == 1
     assert found.notes == (
-        f"The weights in column 'weight' of {found.edges} are not used: the method knows links, "
+        f"The weights in column 'weight' of {found.edges} are not used: the method uses links, "
         "not their strength.",
         f"1 row(s) of {found.edges} have the weight 0 and are no links.",
         f"{found.edges} has further columns, which are not used: 'since'.",

@@ -1,1 +1,1 @@
-"""The command line, thin."""
+"""The command line: it parses options and prints; everything else is in the library."""

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from xtcl.cli.console import plain_table, printable, reported
 from xtcl.cli.options import (
-    OWN_SHARE,
+    OWN_TABLES_SHARE,
     DataOption,
     EdgesOption,
     GraphName,
@@ -153,7 +153,7 @@ def _estimate(graph: Graph, task: str, own_tables: bool) -> dict[str, Any]:
     from xtcl.planning.timing import relation_seconds
     from xtcl.tasks.training_data import TrainingData
 
-    sizes = expected_sizes(graph, task, (OWN_SHARE if own_tables else PAPER_SHARE)[task])
+    sizes = expected_sizes(graph, task, (OWN_TABLES_SHARE if own_tables else PAPER_SHARE)[task])
     return {
         "task": task,
         "relation_seconds": round(relation_seconds(TrainingData(graph), sizes), 1),

@@ -199,7 +199,7 @@ def tune(
     rounds: Annotated[int, typer.Option(min=1, help="Fits that judge each of them.")] = 3,
     seed: SeedOption = 0,
     train: TrainOption = None,
-    out: Annotated[Path, typer.Option(help="FitConfig file to write.")] = Path("tuned.toml"),
+    out: Annotated[Path, typer.Option(help="Recipe file to write.")] = Path("tuned.toml"),
     device: DeviceOption = "auto",
     data: DataOption = None,
     as_json: JsonOption = False,

@@ -1,4 +1,4 @@
-"""`xtcl datasets`, `xtcl relations`, `xtcl methods` and `xtcl doctor`: what there is."""
+"""`xtcl datasets`, `xtcl relations`, `xtcl methods` and `xtcl doctor`: what is available."""
 
 from __future__ import annotations
 
@@ -16,6 +16,28 @@ from rich.console import Console
 from xtcl.cli.console import plain_table, reported
 from xtcl.cli.options import DataOption, JsonOption, StoreOption
 from xtcl.errors import DataError
+
+_REQUIRED_PACKAGES = (
+    "torch",
+    "torch_geometric",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "safetensors",
+    "pyarrow",
+    "typer",
+    "rich",
+    "jinja2",
+    "matplotlib",
+)
+OPTIONAL_PACKAGES = {
+    "networkx": "NetworkX graphs",
+    "pandas": "frames as tables",
+    "polars": "frames as tables",
+    "faiss-cpu": "--index-past",
+    "optuna": "xtcl tune",
+    "xgboost": "benchmarks",
+}
 
 
 @reported
@@ -145,31 +167,6 @@ def doctor(data: DataOption = None, as_json: JsonOption = False) -> None:
         console.print(table)
 
 
-REQUIRED = (
-    "torch",
-    "torch_geometric",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "safetensors",
-    "pyarrow",
-    "typer",
-    "rich",
-    "jinja2",
-    "matplotlib",
-)
-
-
-OPTIONAL = {
-    "networkx": "NetworkX graphs",
-    "pandas": "frames as tables",
-    "polars": "frames as tables",
-    "faiss-cpu": "--index-past",
-    "optuna": "xtcl tune",
-    "xgboost": "benchmarks",
-}
-
-
 def describe_environment(data: Path | None) -> dict[str, dict[str, str]]:
     """Versions, devices, memory and data sets, by section."""
     import torch
@@ -181,9 +178,11 @@ def describe_environment(data: Path | None) -> dict[str, dict[str, str]]:
         "versions": {
             "xtcl": xtcl.__version__,
             "python": platform.python_version(),
-            **{name: _version(name) for name in REQUIRED},
+            **{name: _version(name) for name in _REQUIRED_PACKAGES},
         },
-        "optional": {name: f"{_version(name)} (for {use})" for name, use in OPTIONAL.items()},
+        "optional": {
+            name: f"{_version(name)} (for {use})" for name, use in OPTIONAL_PACKAGES.items()
+        },
         "devices": {
             "cpu cores": str(os.cpu_count()),
             "torch threads": str(torch.get_num_threads()),

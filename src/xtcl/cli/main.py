@@ -19,30 +19,30 @@ from xtcl.cli.listings import datasets, doctor, methods, relations
 
 
 class PlainCommand(TyperCommand):
-    """A command whose help leaves the type of flags away."""
+    """A command whose help shows no type for flags."""
 
     def get_params(self, ctx: Any) -> Any:
         """The parameters, with `--help`."""
         return _without_types(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Read the arguments; one taken for an option may have been the id of a node."""
+        """Read the arguments. A node's id that starts with `-` is read as an option: add a hint."""
         given = list(args)
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
-            told: Any = error  # of click, which typer brings along or not, as its version is
-            unknown = getattr(told, "option_name", "--")
+            usage: Any = error  # click's UsageError; not every version of typer installs click
+            unknown = getattr(usage, "option_name", "--")
             takes_node = any(parameter.name == "node" for parameter in self.params)
             if takes_node and not unknown.startswith("--"):
                 name = next((word for word in given if word.startswith(unknown)), unknown)
                 hint = f"For the node with that id write: -- {name}"
-                told.message = f"{told.message.rstrip('.')}. {hint}"
+                usage.message = f"{usage.message.rstrip('.')}. {hint}"
             raise
 
 
 class PlainGroup(TyperGroup):
-    """The same for the command of commands."""
+    """The same for the group of commands."""
 
     def get_params(self, ctx: Any) -> Any:
         """The parameters, with `--help`."""
@@ -70,7 +70,6 @@ COMMANDS = (
     *(fit, check, predict, embed, links, explain, report),
     *(evaluate, tune, reproduce, datasets, relations, methods, doctor),
 )
-
 
 for command in COMMANDS:
     app.command(cls=PlainCommand)(command)

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share, and what they mean: a graph, a recipe, a share."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from xtcl.graph.tables.read import TablesRead
     from xtcl.graph.tables.spec import TableSpec
 
-
 LARGE_GRAPHS = "Large graphs"
-"""Where the help shows options that small graphs do not need."""
+"""The panel of the help with options that small graphs do not need."""
+OWN_TABLES_SHARE = {"nodes": 0.8, "links": 0.9}
+"""The training share of a user's own tables, by task: only a small rest is for testing."""
 
 
 class TaskName(StrEnum):
@@ -48,14 +49,10 @@ def checked_seed(given: int) -> int:
 
 
 EncoderOption = Annotated[EncoderName, typer.Option("--encoder", help="The graph network.")]
-
-
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="FitConfig of `xtcl tune`, or a config.toml."),
+    typer.Option("--config", help="Recipe of `xtcl tune`, or a config.toml."),
 ]
-
-
 GraphName = Annotated[
     str | None,
     typer.Argument(
@@ -64,26 +61,14 @@ GraphName = Annotated[
         show_default=False,
     ),
 ]
-
-
 NodesOption = Annotated[Path | None, typer.Option("--nodes", help="Table of nodes, for GRAPH.")]
-
-
 EdgesOption = Annotated[Path | None, typer.Option("--edges", help="Table of links, for GRAPH.")]
-
-
 LabelOption = Annotated[str | None, typer.Option("--label", help="Column with the classes.")]
-
-
 TaskOption = Annotated[TaskName, typer.Option("--task", help="What to embed for.")]
-
-
 SeedOption = Annotated[
     int,
     typer.Option("--seed", metavar="N", callback=checked_seed, help="Seeds split and fit."),
 ]
-
-
 TrainOption = Annotated[
     float | None,
     typer.Option(
@@ -93,22 +78,14 @@ TrainOption = Annotated[
         show_default=False,
     ),
 ]
-
-
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
-
-
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-
-
 StoreOption = Annotated[
     Path | None,
     typer.Option(
         "--store", help="Folder that keeps computed relations.", rich_help_panel=LARGE_GRAPHS
     ),
 ]
-
-
 CapOption = Annotated[
     int | None,
     typer.Option(
@@ -119,8 +96,6 @@ CapOption = Annotated[
         rich_help_panel=LARGE_GRAPHS,
     ),
 ]
-
-
 IndexOption = Annotated[
     int | None,
     typer.Option(
@@ -131,45 +106,33 @@ IndexOption = Annotated[
         rich_help_panel=LARGE_GRAPHS,
     ),
 ]
-
-
 DataOption = Annotated[
     Path | None,
     typer.Option("--data", envvar="XTCL_DATA", help="Folder of data sets, PyG's layout."),
 ]
-
-
 RunFolder = Annotated[
     Path,
     typer.Argument(
         metavar="RUN", help="The folder that `xtcl fit --out` wrote.", show_default=False
     ),
 ]
-
-
 NewNodesOption = Annotated[
     Path | None,
-    typer.Option("--nodes", help="Table of new nodes, which came after the fit: ask for those."),
+    typer.Option("--nodes", help="Table of nodes that came after the fit; answers are for these."),
 ]
-
-
 NewEdgesOption = Annotated[
     Path | None,
     typer.Option("--edges", help="Table of links of the new nodes, to old ones or each other."),
 ]
 
 
-OWN_SHARE = {"nodes": 0.8, "links": 0.9}
-"""Of tables of one's own most is to learn from; the rest says how well that went."""
-
-
 def training_share(name: str | None, task: str, given: float | None) -> float | None:
-    """The share of labels or links to train on; None is the paper's, for all but tables."""
+    """The share of labels or links to train on; None stands for the paper's share."""
     from xtcl.graph.datasets.load import DATASETS
 
     known = name is not None and name.lower() in DATASETS
     tables = name is None or Path(name).suffix == ".toml" or Path(name).is_dir()
-    return OWN_SHARE[task] if given is None and tables and not known else given
+    return OWN_TABLES_SHARE[task] if given is None and tables and not known else given
 
 
 def read_source(
@@ -180,9 +143,9 @@ def read_source(
     label: str | None,
     notes: Console,
 ) -> Graph | TablesRead:
-    """What the user named: tables, a data set (whatever lies in the folder), or a graph file.
+    """What the user named: tables, a data set (even where a folder has its name), or a graph file.
 
-    How far the reading of large tables is, is shown on `notes`.
+    Progress of reading large tables is shown on `notes`.
     """
     from xtcl.graph.datasets.load import DATASETS, load_dataset
     from xtcl.graph.graph import Graph
@@ -257,21 +220,22 @@ def read_graph(
     edges: Path | None = None,
     label: str | None = None,
 ) -> Graph:
-    """The graph to work on; what was repaired, left out or looks wrong is said on `notes`."""
+    """The graph to work on; what was repaired, left out or looks wrong is printed to `notes`."""
     from xtcl.graph.graph import Graph
     from xtcl.graph.tables.checks import data_warnings
     from xtcl.graph.tables.read import left_out_notes
 
     read = read_source(name, data, nodes, edges, label, notes)
-    told: tuple[str, ...] = ()
-    doubts: list[str] = []
+    table_notes: tuple[str, ...] = ()
+    warnings: list[str] = []
     if not isinstance(read, Graph):
         if task == "nodes" and read.graph.labels is None:
             raise UsageError(_which_label(read))
-        told = read.notes
+        table_notes = read.notes
         read = read.graph
-        doubts = [f"Looks wrong: {sentence}" for sentence in data_warnings(read, task)]
-    for sentence in (*told, *left_out_notes(read.encoding), *read.repairs.sentences(), *doubts):
+        warnings = [f"Looks wrong: {sentence}" for sentence in data_warnings(read, task)]
+    repairs = read.repairs.sentences()
+    for sentence in (*table_notes, *left_out_notes(read.encoding), *repairs, *warnings):
         notes.print(printable(sentence), markup=False, soft_wrap=True)
     return read
 
@@ -291,7 +255,7 @@ def _which_label(read: TablesRead) -> str:
 def read_config(
     path: Path | None, task: str, encoder: str, seeds: Sequence[int], notes: Console
 ) -> FitConfig | None:
-    """The recipe of --config; says where it was tuned on what the splits of `seeds` test."""
+    """The recipe of --config; warns where it was tuned on nodes or links that `seeds` test."""
     from xtcl.runs.config_file import read_recipe
 
     if path is None:
@@ -308,7 +272,7 @@ def read_config(
 
 
 def capped(recipe: FitConfig, cap: int | None, index_past: int | None) -> FitConfig:
-    """The recipe in top-k mode, as far as it is asked for; refuses what cannot be used."""
+    """The recipe with the options of top-k mode, checked."""
     sampler = recipe.sampler
     if cap is not None:
         sampler = replace(sampler, cap=cap)

@@ -26,7 +26,7 @@ class ColumnEncoding:
     | truth | 1 or 0 |
     | category | a 0/1 attribute for each of `categories` |
     | presence | 1 where there is a value |
-    | left out | none; `why` says the reason |
+    | left out | none; `why` gives the reason |
 
     A missing number or truth is read as `fill`. Where values were `missing`, a further 0/1
     attribute marks the nodes that lack them. `warning` is a sentence where cells look wrong.

@@ -43,7 +43,7 @@ def encode_labels(
 
 
 def values_of(codes: object, classes: tuple[Hashable, ...]) -> np.ndarray[Any, Any]:
-    """The original values of codes, unknown as `Graph.label_values` says."""
+    """The original values of codes, unknown as in `Graph.label_values`."""
     checked = _check_codes(to_array(codes, "Label codes"), classes)
     if classes and all(type(value) is int and 0 <= value < 2**63 for value in classes):
         return np.array([*classes, _UNKNOWN], np.int64)[checked]

@@ -83,7 +83,7 @@ def check_edges(edges: object) -> np.ndarray[Any, Any]:
     pairs = to_host(edges, "Edges")
     if not isinstance(pairs, np.ndarray):
         raise DataError("Edges are a sparse matrix; use Graph.from_scipy for an adjacency matrix.")
-    if pairs.size == 0:  # [] has no integer dtype and no second axis, but says what it means
+    if pairs.size == 0:  # [] has no integer dtype and no second axis, but means no edges
         return np.zeros((2, 0), np.int64)
     if pairs.ndim != 2 or pairs.shape[0] != 2:
         remedy = ""
@@ -261,7 +261,7 @@ def count_nodes(
     labels: object,
     pairs: np.ndarray[Any, Any],
 ) -> int:
-    """V, from the first of these that says it; contradictions between the first two are refused.
+    """V, from the first of these that is given; contradictions between the first two are refused.
 
     Of node ids and labels only the length counts here, of edges only the largest entry.
     """

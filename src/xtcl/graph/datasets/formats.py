@@ -27,7 +27,7 @@ def read_planetoid(folder: Path, prefix: str, name: str) -> Graph:
 
     The files are pickles: call this only after their hashes were checked. CiteSeer's 15 test nodes
     that have neither attributes nor a label get class 0, as in PyG. Its reader repairs the links
-    without a word, so `repairs` come from the neighbour lists in the file.
+    silently, so `repairs` come from the neighbour lists in the file.
     """
     with quiet_pyg():
         from torch_geometric.io import planetoid

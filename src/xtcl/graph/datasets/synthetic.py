@@ -58,7 +58,7 @@ def block_model(
     inside a class and the others over the pairs between classes (fewer, where a kind of pair runs
     out). Attributes are a 0/1 bag of words. Word j belongs to class `j mod num_classes`, and a node
     has it with probability 0.1, or `0.1 * exp(attribute_signal)` (at most 0.9) where the class is
-    its own; a signal of 0 says nothing. Cost O(E log E + V * num_attributes), never V x V.
+    its own; with a signal of 0 they are noise. Cost O(E log E + V * num_attributes), never V x V.
     """
     _check_sizes(num_nodes, num_classes, num_attributes)
     if not 0 <= homophily <= 1 or mean_degree < 0:

@@ -33,7 +33,7 @@ _MAX_NODES_READ = 5000
 def data_warnings(graph: Graph, task: str = "nodes") -> list[str]:
     """Sentences, each with a remedy; none where nothing looks wrong for the task.
 
-    Only `nodes` reads labels, and what columns say of them.
+    Labels, and columns that leak them, are checked for the task `nodes` only.
     """
     found = [*_of_structure(graph), *_of_cells(graph)]
     return [*found, *_of_labels(graph), *_of_columns(graph)] if task == "nodes" else found
@@ -133,7 +133,7 @@ def leaky_columns(graph: Graph) -> list[LeakyColumn]:
 
 
 def _ranges(values: np.ndarray[Any, Any], codes: IntArray) -> IntArray:
-    """The few ranges of a number that tell the classes apart best."""
+    """The few ranges of a number that separate the classes best."""
     from sklearn.tree import DecisionTreeClassifier
 
     leaves = _RANGES_PER_CLASS * len(np.unique(codes))

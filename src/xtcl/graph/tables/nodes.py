@@ -17,7 +17,7 @@ from xtcl.graph.validation import IntArray
 
 @dataclass(frozen=True)
 class NodeRows:
-    """What a table says of the nodes; `encoding` is None where they came from the edges."""
+    """The content of a node table; `encoding` is None where the nodes came from the edges."""
 
     table: Table
     ids: Any

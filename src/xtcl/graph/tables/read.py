@@ -23,7 +23,7 @@ from xtcl.progress import Progress
 
 @dataclass(frozen=True)
 class TablesRead:
-    """A graph, and what there is to say about the tables it came from."""
+    """A graph, and notes on the tables it was read from."""
 
     graph: Graph
     nodes: str
@@ -149,7 +149,7 @@ def _link_notes(table: Table, columns: LinkColumns, zeros: int) -> list[str]:
     if columns.weight is not None:
         notes.append(
             f"The weights in column {columns.weight!r} of {table.name} are not used: the method "
-            "knows links, not their strength."
+            "uses links, not their strength."
         )
     if zeros:
         notes.append(f"{zeros:,} row(s) of {table.name} have the weight 0 and are no links.")

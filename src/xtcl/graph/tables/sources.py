@@ -333,5 +333,5 @@ def _size(source: object) -> int:
         return 0
     try:
         return Path(source).stat().st_size
-    except (OSError, ValueError):  # the reader says what is wrong
+    except (OSError, ValueError):  # reported when the table is opened
         return 0

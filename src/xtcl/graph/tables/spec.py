@@ -15,7 +15,7 @@ from xtcl.graph.tables.sources import Table, need_column
 
 MAX_CATEGORIES = 100
 _GENERIC_NAMES = frozenset({"nodes", "edges", "links", "graph", "vertices", "data", "tables"})
-"""File names that do not tell one graph from another."""
+"""File names too general to name a graph by."""
 _ENDINGS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
 _ID_NAMES = ("id", "node", "node_id", "nodeid")
 _END_NAMES = (("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"), ("node1", "node2"))
@@ -90,7 +90,7 @@ def spec_from_toml(path: Path) -> TableSpec:
 
 
 def _file_title(path: Path) -> str:
-    """The file's name without its endings; its folder's where that only says what the file is."""
+    """The file's name without its endings, or its folder's where the file's is too general."""
     own = path.name.partition(".")[0]
     return path.resolve().parent.name or own if own.lower() in _GENERIC_NAMES else own
 
