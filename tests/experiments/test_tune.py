@@ -140,7 +140,7 @@ import os, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
 from test_tune import search
-from xtcl.experiments import tune as module
+from xtcl.model_selection import tune as module
 
 scores = iter([0.5, 0.4])
 module.validation_score = lambda *_: next(scores, None) or os._exit(9)
@@ -265,7 +265,9 @@ def test_without_optuna_there_is_a_remedy(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_importing_the_module_does_not_import_optuna() -> None:
-    script = "import sys, xtcl.experiments.tune, xtcl.cli.main; assert 'optuna' not in sys.modules"
+    script = (
+        "import sys, xtcl.model_selection.tune, xtcl.cli.main; assert 'optuna' not in sys.modules"
+    )
     done = python("-c", script)
     assert done.returncode == 0, done.stderr
 
