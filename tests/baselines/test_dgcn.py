@@ -1,4 +1,4 @@
-"""Both readings of DGCN: loss and channels against their formulas, and what they learn."""
+"""DGCN: loss and channels against their formulas, and what they learn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from xtcl.lab.methods.dgcn import (
     TwoLayerDualGCN,
     dual_loss,
 )
-from xtcl.lab.methods.dgcn_directed import DirectedReading
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
 from xtcl.tasks.metrics import test_scores
@@ -40,8 +39,6 @@ GRAPH = block_model(
 )
 NODES = node_split(GRAPH, 0.2, seed=3)
 LINKS = link_split(GRAPH, 0.8, seed=3)
-READINGS = {"dual": DGCN(), "directed": DGCN("directed", epochs=40)}
-each_reading = pytest.mark.parametrize("method", READINGS.values(), ids=READINGS)
 
 
 def nodes_of(method: DGCN, side: TrainingData, seed: int = 0) -> np.ndarray:
@@ -154,32 +151,15 @@ def test_links_train_the_mean_of_both_channels() -> None:
     np.testing.assert_allclose(links_of(DGCN(epochs=4), side, seed=2), expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize("task", ["nodes", "links"])
-def test_the_directed_reading_is_the_directed_network(task: str) -> None:
-    side = training_data(GRAPH, NODES if task == "nodes" else LINKS)
-    answers = [
-        method.fit(side, task, seed=1, device=CPU, progress=Progress())
-        for method in (DGCN("directed", epochs=3), DirectedReading(epochs=3), DGCN(epochs=3))
-    ]
-    found, expected, dual = (
-        answer.probabilities if isinstance(answer, NodePredictions) else answer.score(LINKS.test)
-        for answer in answers
-    )
-    np.testing.assert_array_equal(found, expected)
-    assert not np.allclose(found, dual)
-
-
-@each_reading
-def test_classes_of_a_planted_graph_are_found(method: DGCN) -> None:
-    found = nodes_of(method, training_data(GRAPH, NODES))
+def test_classes_of_a_planted_graph_are_found() -> None:
+    found = nodes_of(DGCN(), training_data(GRAPH, NODES))
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
     assert test_scores(NodePredictions(found), GRAPH, NODES)["accuracy"] > 0.8  # chance: 0.33
 
 
-@each_reading
-def test_links_of_a_planted_graph_outscore_non_links(method: DGCN) -> None:
+def test_links_of_a_planted_graph_outscore_non_links() -> None:
     side = training_data(GRAPH, LINKS)
-    answer = DGCN(method.reading, 40).fit(side, "links", seed=0, device=CPU, progress=Progress())
+    answer = DGCN(epochs=40).fit(side, "links", seed=0, device=CPU, progress=Progress())
     # Links inside a class cannot be told from its non-links: nobody gets far above 0.8 here.
     assert test_scores(answer, GRAPH, LINKS)["auc"] > 0.7
 
@@ -208,9 +188,8 @@ def test_the_unsupervised_term_brings_the_channels_together(
     assert apart(15.0) < apart(0.0) / 2
 
 
-@each_reading
-def test_same_seed_gives_same_bytes(method: DGCN) -> None:
-    small = DGCN(method.reading, 20)
+def test_same_seed_gives_same_bytes() -> None:
+    small = DGCN(epochs=20)
     sides = training_data(GRAPH, NODES), training_data(GRAPH, LINKS)
     state = torch.random.get_rng_state()
     first = nodes_of(small, sides[0], 5), links_of(small, sides[1], 5)
@@ -222,28 +201,26 @@ def test_same_seed_gives_same_bytes(method: DGCN) -> None:
     assert not np.allclose(nodes_of(small, sides[0], 6), first[0])
 
 
-@each_reading
-def test_a_graph_without_attributes_is_answered(method: DGCN) -> None:
+def test_a_graph_without_attributes_is_answered() -> None:
     bare = Graph.from_arrays(None, GRAPH.edges, GRAPH.labels, num_nodes=200)
-    found = nodes_of(method, training_data(bare, NODES))
+    found = nodes_of(DGCN(), training_data(bare, NODES))
     assert test_scores(NodePredictions(found), bare, NODES)["accuracy"] > 0.6
-    scores = links_of(DGCN(method.reading, 5), training_data(bare, LINKS))
+    scores = links_of(DGCN(epochs=5), training_data(bare, LINKS))
     assert np.isfinite(scores).all()
 
 
-@each_reading
-def test_lone_nodes_and_a_class_with_one_label_are_answered(method: DGCN) -> None:
+def test_lone_nodes_and_a_class_with_one_label_are_answered() -> None:
     assert GRAPH.labels is not None
     lone = GRAPH.with_edges(GRAPH.edges[:, (GRAPH.edges > 20).all(axis=0)])
     assert (lone.degrees == 0).sum() >= 20
     labels = np.full(200, -1)
     labels[NODES.train] = GRAPH.labels[NODES.train]
     labels[np.flatnonzero(labels == 2)[1:]] = -1
-    found = nodes_of(method, TrainingData(lone.with_labels(labels)))
+    found = nodes_of(DGCN(), TrainingData(lone.with_labels(labels)))
     assert np.isfinite(found).all()
     known = np.flatnonzero(labels >= 0)
     assert (found.argmax(axis=1)[known] == labels[known]).mean() > 0.8
-    assert np.isfinite(links_of(DGCN(method.reading, 5), TrainingData(lone, LINKS.train))).all()
+    assert np.isfinite(links_of(DGCN(epochs=5), TrainingData(lone, LINKS.train))).all()
 
 
 def test_a_known_graph_has_its_own_settings_and_epochs_are_reported(
@@ -258,14 +235,8 @@ def test_a_known_graph_has_its_own_settings_and_epochs_are_reported(
         assert progress.stages == [("training DGCN", epochs, [1] * epochs)]
 
 
-@each_reading
-def test_what_cannot_be_done_is_said(method: DGCN) -> None:
+def test_what_cannot_be_done_is_said() -> None:
     with pytest.raises(DataError, match="no known label to train on"):
-        nodes_of(method, TrainingData(GRAPH.with_labels(np.full(200, -1))))
+        nodes_of(DGCN(), TrainingData(GRAPH.with_labels(np.full(200, -1))))
     with pytest.raises(UsageError, match="epochs=0 must be at least 1"):
-        nodes_of(DGCN(method.reading, 0), training_data(GRAPH, NODES))
-
-
-def test_an_unknown_reading_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"no reading 'duel'\. Did you mean 'dual'\?"):
-        DGCN("duel")  # type: ignore[arg-type]
+        nodes_of(DGCN(epochs=0), training_data(GRAPH, NODES))

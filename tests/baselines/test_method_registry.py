@@ -21,7 +21,7 @@ from xtcl.tasks.training_data import training_data
 
 NAMES = (
     "xtcl-gcn xtcl-gat sscl scl ceiling-scl naive-tcl dgi sugrl asp polygcl gcn gat dgcn "
-    "dgcn-directed meta-pn cocos subgraph logistic propagation"
+    "meta-pn cocos subgraph logistic propagation"
 )
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import ablation_debiased
 import numpy as np
 import pytest
 import torch
-from ablation_debiased import DebiasedLoss, all_chances, fit_debiased
-from ablation_reestimation import PosteriorAgreement, fit_again, held_out_posteriors
-from ablation_weighted import ScoreWeightedLoss, fit_weighted
 from small_runs import narrow, small_graph, small_split
 
 from xtcl.config import Similarity
 from xtcl.errors import UsageError
+from xtcl.lab.scripts import ablation_debiased
+from xtcl.lab.scripts.ablation_debiased import DebiasedLoss, all_chances, fit_debiased
+from xtcl.lab.scripts.ablation_reestimation import (
+    PosteriorAgreement,
+    fit_again,
+    held_out_posteriors,
+)
+from xtcl.lab.scripts.ablation_weighted import ScoreWeightedLoss, fit_weighted
 from xtcl.nn.loss import Loss, contrastive_loss
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.positives import Positives

@@ -1,25 +1,25 @@
-"""experiments/ablation.py: its rows, the files it writes, and the tables drawn from them."""
+"""lab/scripts/ablation.py: its rows, the files it writes, and the tables drawn from them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-import ablation
-import kept
 import numpy as np
 import pytest
 import torch
-from ablation_rows import DEFAULT, ENCODER, ROWS, Row
-from ablation_tables import page
-from kept import conditions
 from small_runs import shrink_recipes, small_graph
 
+from xtcl.code_digest import source_digest
 from xtcl.config import FitConfig
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
-from xtcl.lab.experiments.provenance import code_digest, provenance
+from xtcl.lab.experiments.provenance import provenance
 from xtcl.lab.experiments.records import RecordFile
+from xtcl.lab.scripts import ablation, kept
+from xtcl.lab.scripts.ablation_rows import DEFAULT, ENCODER, ROWS, Row
+from xtcl.lab.scripts.ablation_tables import page
+from xtcl.lab.scripts.kept import conditions
 from xtcl.model_selection.evaluate import make_split
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
@@ -76,7 +76,9 @@ def test_changes_reach_the_member_they_name() -> None:
 
 def test_the_code_of_the_scripts_is_a_condition() -> None:
     found = conditions(CPU)
-    assert found["versions"].pop("scripts") == code_digest(Path(kept.__file__).parent)
+    assert found["versions"].pop("scripts") == source_digest(
+        Path(kept.__file__).parent.glob("*.py")
+    )
     assert found == provenance(CPU)
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from accuracy_tables import main
-from paper_figures import BEST_PUBLISHED, BEST_RIVAL, PAPER
-from protocol import DATASETS, SPLITS, TASKS
 
 from xtcl.lab.experiments.records import RecordFile
+from xtcl.lab.scripts.accuracy_tables import main
+from xtcl.lab.scripts.paper_figures import BEST_PUBLISHED, BEST_RIVAL, PAPER
+from xtcl.lab.scripts.protocol import DATASETS, SPLITS, TASKS
 from xtcl.report.charts import DASH
 
 GPU = {"cpu": "Acme 9", "cpus": 16, "threads": 8, "gpu": "Big GPU"}

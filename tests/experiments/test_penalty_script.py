@@ -1,4 +1,4 @@
-"""experiments/penalty.py: what each rule takes, and a table drawn from what was written."""
+"""lab/scripts/penalty.py: what each rule takes, and a table drawn from what was written."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import penalty
 import pytest
 import torch
 from small_runs import small_graph
 
 from xtcl.lab.experiments.records import RecordFile
+from xtcl.lab.scripts import penalty
 from xtcl.tasks.logistic import C_VALUES, fit_logistic
 
 CPU = torch.device("cpu")

@@ -70,7 +70,7 @@ def write(home: Path, **files: str) -> str:
     for package, text in files.items():
         (home / package).mkdir(exist_ok=True)
         (home / package / "one.py").write_text(text)
-    return module.code_digest(home)
+    return module.figures_digest(home)
 
 
 def test_the_digest_of_the_code_sees_code_and_nothing_else(tmp_path: Path) -> None:
@@ -80,9 +80,16 @@ def test_the_digest_of_the_code_sees_code_and_nothing_else(tmp_path: Path) -> No
 
 
 def test_no_code_that_an_experiment_may_use_is_left_out_of_the_digest(tmp_path: Path) -> None:
-    before = {name for name, rank in RANK.items() if rank <= RANK["experiments"]}
-    for name in before:
+    before = {name for name, rank in RANK.items() if rank < RANK["report"]}
+    for name in before | {"estimator", "baselines", "model_selection", "lab"}:
         assert write(tmp_path, **{name: "x = 1\n"}) != write(tmp_path, **{name: "x = 2\n"})
+
+
+def test_the_scripts_have_a_digest_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "lab").mkdir()
+    first = write(tmp_path, tasks="x = 1\n")
+    assert write(tmp_path, **{"lab/scripts": "x = 1\n"}) == first
+    assert write(tmp_path, **{"lab/methods": "x = 1\n"}) != first
 
 
 def test_code_edited_while_a_batch_runs_is_not_what_it_runs(

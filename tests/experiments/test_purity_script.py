@@ -1,11 +1,10 @@
-"""experiments/purity.py: shares of right positives, counted pair by pair."""
+"""lab/scripts/purity.py: shares of right positives, counted pair by pair."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-import purity
 import pytest
 import torch
 from small_runs import small_graph
@@ -13,6 +12,7 @@ from small_runs import small_graph
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.lab.experiments.records import RecordFile
+from xtcl.lab.scripts import purity
 from xtcl.model_selection.evaluate import make_split
 
 GRAPH = small_graph()

@@ -1,4 +1,4 @@
-"""experiments/scikit_network.py: every way answers for all nodes, by the training side alone."""
+"""lab/scripts/scikit_network.py: every way answers for all nodes, by the training side alone."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scikit_network
 
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.lab.experiments.records import RecordFile
+from xtcl.lab.scripts import scikit_network
 from xtcl.model_selection.evaluate import make_split
 from xtcl.tasks.training_data import training_data
 

@@ -1,4 +1,4 @@
-"""experiments/tuned.py: a search on every split, and the score of what it found."""
+"""lab/scripts/tuned.py: a search on every split, and the score of what it found."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import tuned
 from small_runs import small_graph
 
 from xtcl.baselines.method import XTCLGCN
 from xtcl.config import FitConfig
 from xtcl.graph.graph import Graph
 from xtcl.lab.experiments.records import RecordFile
+from xtcl.lab.scripts import tuned
 from xtcl.model_selection.evaluate import make_split, score_method
 from xtcl.model_selection.tune import tune
 from xtcl.progress import Progress

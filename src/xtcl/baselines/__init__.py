@@ -25,7 +25,6 @@ HOMES = {
     "gcn": "xtcl.baselines.gcn:GCN",
     "gat": "xtcl.baselines.gat:GAT",
     "dgcn": "xtcl.lab.methods.dgcn:DGCN",
-    "dgcn-directed": "xtcl.lab.methods.dgcn_directed:DirectedReading",
     "meta-pn": "xtcl.lab.methods.meta_pn:MetaPN",
     "cocos": "xtcl.lab.methods.cocos:CoCoS",
     "subgraph": "xtcl.lab.methods.subgraph:SubGraph",

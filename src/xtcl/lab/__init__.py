@@ -1,1 +1,4 @@
-"""The tables and figures of the paper, as lists of independent measurements."""
+"""The paper's competitors (`methods`), its tables and figures (`experiments`), and trials on them.
+
+No fit imports this package.
+"""

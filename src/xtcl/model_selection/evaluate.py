@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
-from scipy.stats import sem
 
 from xtcl.baselines.method import Method
 from xtcl.errors import UsageError
@@ -124,5 +123,7 @@ def evaluate(
 
 
 def standard_error(values: Sequence[float] | np.ndarray) -> float | None:
-    """The standard error of the mean of `values`; None for a single value."""
+    """The standard error of the mean; None for a single value."""
+    from scipy.stats import sem  # half a second, which a fit need not wait for
+
     return float(sem(values)) if len(values) > 1 else None

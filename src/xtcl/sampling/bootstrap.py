@@ -7,6 +7,7 @@ stay the same: what an interval leaves out is that other candidates could have b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,22 +44,25 @@ def weight_intervals(
 ) -> dict[str, WeightInterval]:
     """The interval of every relation; empty where the groups were not kept or are too few."""
     groups: GroupCounts | None = sampler.groups_
-    if groups is None:
-        return {}
-    codes, counts = groups.parted()
-    number = len(counts)
-    if number < FEWEST:
+    if groups is None or len(groups.parted()[1]) < FEWEST:
         return {}
     names = [relation.name for relation in sampler.relations_]
-    rng = np.random.default_rng([sampler.seed, 1])
     drawn: dict[str, list[Range]] = {name: [] for name in names}
     with (progress or Progress()).stage("resampling weights", RESAMPLES) as advance:
-        for times in rng.multinomial(number, np.full(number, 1 / number), RESAMPLES):
-            again = PatternCounts(codes, np.tensordot(times, counts, axes=1))
+        for again in resampled_counts(groups, RESAMPLES, sampler.seed):
             for weight in fit_weights(names, sampler.settings, again).weights:
                 drawn[weight.relation].append((weight.w1, weight.precision))
             advance(1)
     return {name: _interval(np.array(values)) for name, values in drawn.items()}
+
+
+def resampled_counts(groups: GroupCounts, resamples: int, seed: int) -> Iterator[PatternCounts]:
+    """Counts of as many groups as there are, drawn with replacement, `resamples` times."""
+    codes, counts = groups.parted()
+    number = len(counts)
+    rng = np.random.default_rng([seed, 1])
+    for times in rng.multinomial(number, np.full(number, 1 / number), resamples):
+        yield PatternCounts(codes, np.tensordot(times, counts, axes=1))
 
 
 def _interval(drawn: np.ndarray) -> WeightInterval:

@@ -47,7 +47,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, module: str) -> list[tuple[Graph, N
         seen.append((graph, split))
         return {"figure": 1.0}
 
-    monkeypatch.setattr(f"xtcl.lab.{module}.node_run", note)
+    monkeypatch.setattr(f"xtcl.lab.experiments.{module}.run_node_method", note)
     return seen
 
 
@@ -115,7 +115,7 @@ def test_fewer_classes_are_measured_on_their_own_graph(monkeypatch: pytest.Monke
 
 
 def test_perturbed_labels_are_what_is_fitted_and_scored(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = watched(monkeypatch, "perturbed_labels")
+    seen = watched(monkeypatch, "perturbation")
     told = [
         PerturbedLabels().measurement("vote", number, "gcn", 0, 1).measure(bench())["information"]
         for number in (0, 150)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +11,12 @@ from small_runs import small_graph
 
 from xtcl.lab.experiments import importance as module
 from xtcl.lab.experiments.experiment import Context, Selection
-from xtcl.lab.experiments.importance import GROUPS, Importance, group_counts
+from xtcl.lab.experiments.importance import NUM_PARTS, Importance, counts_by_part
 from xtcl.model_selection.evaluate import make_split
+from xtcl.relations.rows import DenseRows
 from xtcl.relations.view import TrainingView
+from xtcl.sampling.bootstrap import resampled_counts
+from xtcl.sampling.counting import GroupCounts, count_patterns
 from xtcl.sampling.folds import Fold
 from xtcl.sampling.patterns import PatternCounts
 from xtcl.sampling.xgsampler import XGSampler
@@ -55,26 +60,59 @@ def test_groups_add_up_to_the_counts_of_the_fit() -> None:
     view = TrainingView.of(side.graph, side.labelled, CPU)
     folds = known.folds(view, 5, np.random.default_rng(0))
     sampler = XGSampler().fit(view, folds)
-    codes, counts = group_counts(sampler, folds, 0, bench())
-    assert 5 <= len(counts) <= GROUPS
+    codes, counts = counts_by_part(sampler, folds, 0, bench()).parted()
+    assert 5 <= len(counts) <= NUM_PARTS
     whole = PatternCounts(codes, counts.sum(axis=0))
     np.testing.assert_array_equal(whole.codes, sampler.counts_.codes)
     np.testing.assert_array_equal(whole.counts, sampler.counts_.counts)
 
 
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_groups_and_draws_are_those_of_the_published_intervals(task: str) -> None:
+    known = make_task(task)
+    side = training_data(GRAPH, make_split(GRAPH, task, 0))
+    view = TrainingView.of(side.graph, side.labelled, CPU)
+    recipe = known.recipe("gcn")
+    folds = known.folds(view, recipe.crossfit, np.random.default_rng([3, 0]))
+    sampler = XGSampler(settings=recipe.sampler, seed=3).fit(view, folds)
+
+    rng = np.random.default_rng([3, 2])
+    tables = []
+    for fold in folds:
+        rows = DenseRows(sampler.relations_, fold.view, sampler.settings.quantiles)
+        parts = max(1, min(60 // len(folds), len(fold.queries)))
+        tables += [
+            count_patterns(replace(fold, queries=np.sort(part)), rows, 64)
+            for part in np.array_split(rng.permutation(fold.queries), parts)
+        ]
+    codes = np.unique(np.concatenate([table.codes for table in tables]))
+    expected = np.zeros((len(tables), len(codes), 2), dtype=np.int64)
+    for number, table in enumerate(tables):
+        expected[number, np.searchsorted(codes, table.codes)] = table.counts
+    groups = counts_by_part(sampler, folds, 3, bench())
+    np.testing.assert_array_equal(groups.parted()[0], codes)
+    np.testing.assert_array_equal(groups.parted()[1], expected)
+
+    rng = np.random.default_rng([3, 1])
+    times = rng.multinomial(len(expected), np.full(len(expected), 1 / len(expected)), 500)
+    drawn = resampled_counts(groups, 500, 3)
+    for share, found in zip(times, drawn, strict=True):
+        np.testing.assert_array_equal(found.counts, np.tensordot(share, expected, axes=1))
+
+
 def test_groups_that_are_alike_leave_nothing_to_chance(monkeypatch: pytest.MonkeyPatch) -> None:
-    def alike(
-        sampler: XGSampler, folds: list[Fold], seed: int, bench: Context
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def alike(sampler: XGSampler, folds: list[Fold], seed: int, context: Context) -> GroupCounts:
         counts = sampler.counts_
         whole = PatternCounts(counts.codes, 7 * counts.counts)
         again = XGSampler(settings=sampler.settings).restore(sampler.view_, whole)
         for weight in again.relation_weights_:
             expected[weight.relation] = weight.importance
-        return counts.codes, np.stack([counts.counts] * 7)
+        patterns = int(counts.codes.max()) + 1
+        codes = np.concatenate([group * patterns + counts.codes for group in range(7)])
+        return GroupCounts(PatternCounts(codes, np.tile(counts.counts, (7, 1))), patterns)
 
     expected: dict[str, float] = {}
-    monkeypatch.setattr(module, "group_counts", alike)
+    monkeypatch.setattr(module, "counts_by_part", alike)
     found = Importance().measurement("cora", "nodes", 0).measure(bench())
     for name, relation in found.items():
         assert relation["interval"] == pytest.approx([expected[name]] * 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -27,24 +26,22 @@ from xtcl.relations.registry import relation_title
 from xtcl.relations.rows import DenseRows
 from xtcl.relations.view import TrainingView
 from xtcl.report.charts import DASH, PALETTE, page, picture, table
-from xtcl.sampling.counting import count_patterns
+from xtcl.sampling.bootstrap import INTERVAL, resampled_counts
+from xtcl.sampling.counting import GroupCounts, count_groups
 from xtcl.sampling.folds import Fold
-from xtcl.sampling.patterns import PatternCounts
-from xtcl.sampling.xgsampler import XGSampler
+from xtcl.sampling.patterns import num_patterns
+from xtcl.sampling.xgsampler import XGSampler, fit_weights
 from xtcl.tasks import make_task
 from xtcl.tasks.training_data import training_data
 
 TASKS = ("nodes", "links")
 
 
-GROUPS = 60
+NUM_PARTS = 60
+"""Groups of nodes, those of all folds together."""
 
 
 RESAMPLES = 500
-
-
-INTERVAL = (2.5, 97.5)
-"""Percentiles: 95 of 100 resamples lie between them."""
 
 
 class Importance(Experiment):
@@ -82,24 +79,20 @@ class Importance(Experiment):
             recipe = known.recipe("gcn")
             folds = known.folds(view, recipe.crossfit, np.random.default_rng([seed, 0]))
             sampler = XGSampler(settings=recipe.sampler, seed=seed)
-            return resampled(sampler, view, folds, seed, bench)
+            return weights_with_intervals(sampler, view, folds, seed, bench)
 
         return Measurement({"dataset": dataset, "task": task, "seed": seed}, measure)
 
 
-def resampled(
-    sampler: XGSampler, view: TrainingView, folds: list[Fold], seed: int, bench: Context
+def weights_with_intervals(
+    sampler: XGSampler, view: TrainingView, folds: list[Fold], seed: int, context: Context
 ) -> Plain:
     """Weights, importance and its interval for every relation."""
-    sampler.fit(view, folds)
-    codes, counts = group_counts(sampler, folds, seed, bench)
-    fitted = sampler.relation_weights_
-    rng = np.random.default_rng([seed, 1])
-    times = rng.multinomial(len(counts), np.full(len(counts), 1 / len(counts)), RESAMPLES)
-    drawn: dict[str, list[float]] = {weight.relation: [] for weight in fitted}
-    for share in times:
-        again = np.tensordot(share, counts, axes=1)
-        for weight in sampler.restore(view, PatternCounts(codes, again)).relation_weights_:
+    fitted = sampler.fit(view, folds).relation_weights_
+    names = [relation.name for relation in sampler.relations_]
+    drawn: dict[str, list[float]] = {name: [] for name in names}
+    for counts in resampled_counts(counts_by_part(sampler, folds, seed, context), RESAMPLES, seed):
+        for weight in fit_weights(names, sampler.settings, counts).weights:
             drawn[weight.relation].append(weight.importance)
     return {
         weight.relation: {
@@ -112,27 +105,25 @@ def resampled(
     }
 
 
-def group_counts(
-    sampler: XGSampler, folds: list[Fold], seed: int, bench: Context
-) -> tuple[np.ndarray, np.ndarray]:
-    """Pattern codes [P] and their counts [groups, P, 2], the nodes dealt into groups at random."""
+def counts_by_part(
+    sampler: XGSampler, folds: list[Fold], seed: int, context: Context
+) -> GroupCounts:
+    """Counts of patterns by group: a random part of the query nodes of one fold."""
     rng = np.random.default_rng([seed, 2])
-    tables = []
-    with bench.progress.stage("counting pairs", len(folds)) as advance:
+    group = np.zeros(folds[0].view.num_nodes, dtype=np.int64)
+    first, tables = 0, []
+    with context.progress.stage("counting pairs", len(folds)) as advance:
         for fold in folds:
             rows = DenseRows(sampler.relations_, fold.view, sampler.settings.quantiles)
-            groups = max(1, min(GROUPS // len(folds), len(fold.queries)))
-            for part in np.array_split(rng.permutation(fold.queries), groups):
-                own = replace(fold, queries=np.sort(part))
-                tables.append(
-                    count_patterns(own, rows, rows_per_block(rows.num_nodes, rows.device))
-                )
+            parts = max(1, min(NUM_PARTS // len(folds), len(fold.queries)))
+            for number, part in enumerate(np.array_split(rng.permutation(fold.queries), parts)):
+                group[part] = first + number
+            height = rows_per_block(rows.num_nodes, rows.device)
+            tables.append(count_groups(fold, rows, height, group))
+            first += parts
             advance(1)
-    codes = np.unique(np.concatenate([table.codes for table in tables]))
-    counts = np.zeros((len(tables), len(codes), 2), dtype=np.int64)
-    for group, found in enumerate(tables):
-        counts[group, np.searchsorted(codes, found.codes)] = found.counts
-    return codes, counts
+    patterns = num_patterns(len(sampler.relations_), len(sampler.settings.quantiles))
+    return GroupCounts(sum(tables[1:], start=tables[0]), patterns)
 
 
 def draw_importance(experiment: Importance, records: Sequence[Record], folder: Path) -> str:

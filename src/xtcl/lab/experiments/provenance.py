@@ -1,9 +1,7 @@
-"""What a measured figure hangs on besides its seeds: code, versions and hardware."""
+"""What a measured figure depends on besides its seeds: code, versions and hardware."""
 
 from __future__ import annotations
 
-import ast
-import hashlib
 import json
 import os
 import platform
@@ -18,14 +16,15 @@ import torch_geometric
 
 import xtcl
 from xtcl.baselines.method import Method
+from xtcl.code_digest import source_digest
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.model_selection.evaluate import Evaluation, make_split, score_method
 from xtcl.progress import Progress
 
-SHOWING = ("answers", "cli", "integrations", "report", "runs")
-"""Packages that no figure hangs on: they come after it. All other code may decide one."""
+_AFTER_FIGURES = ("cli", "inference", "integrations", "report", "runs")
+"""Packages that no figure depends on: they come after it. All other code may decide one."""
 
 
 def provenance(device: torch.device) -> dict[str, dict[str, str | int]]:
@@ -50,35 +49,16 @@ def provenance(device: torch.device) -> dict[str, dict[str, str | int]]:
     }
 
 
-def code_digest(home: Path) -> str:
-    """A hash of the code under a folder that decides figures, the same under every Python.
+def figures_digest(home: Path) -> str:
+    """A hash of the code in the folder of xtcl that decides figures, the same under every Python.
 
-    Comments and docstrings are no part of it.
+    Comments, docstrings and the names of files are no part of it.
     """
-    digest = hashlib.sha256()
-    for path in sorted(home.rglob("*.py")):
-        place = path.relative_to(home)
-        if place.parts[0] not in SHOWING:
-            digest.update(place.as_posix().encode())
-            digest.update(_spelled(ast.parse(path.read_text(encoding="utf-8"))).encode())
-    return digest.hexdigest()[:16]
-
-
-def _spelled(part: object) -> str:
-    """A tree of code in words. What is empty is left out: newer Pythons have further fields."""
-    if isinstance(part, ast.AST):
-        fields = ((name, value) for name, value in ast.iter_fields(part) if value not in (None, []))
-        return f"{type(part).__name__}({', '.join(f'{n}={_spelled(v)}' for n, v in fields)})"
-    if isinstance(part, list):
-        return f"[{', '.join(_spelled(each) for each in part if not _is_text(each))}]"
-    return repr(part)
-
-
-def _is_text(line: object) -> bool:
-    return (
-        isinstance(line, ast.Expr)
-        and isinstance(line.value, ast.Constant)
-        and isinstance(line.value.value, str)
+    paths = ((path, path.relative_to(home).parts) for path in home.rglob("*.py"))
+    return source_digest(
+        path
+        for path, parts in paths
+        if parts[0].removesuffix(".py") not in _AFTER_FIGURES and parts[:2] != ("lab", "scripts")
     )
 
 
@@ -92,7 +72,7 @@ def _cpu_model() -> str:
     return platform.machine()
 
 
-CODE = code_digest(Path(xtcl.__file__).parent)
+CODE = figures_digest(Path(xtcl.__file__).parent)
 """Read at once: files that are edited while a batch runs are not the code that it runs."""
 
 

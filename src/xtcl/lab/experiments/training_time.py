@@ -162,20 +162,17 @@ def saved(curves: Curves) -> str:
     )
 
 
-# How fast time grows with size: the exponent of a power law, with its uncertainty.
-#
-# .. math:: t = c \, n^b \quad\Longleftrightarrow\quad \log t = \log c + b \log n
-#
-# The line is fitted by least squares, so that relative errors count alike at all sizes. The
-# interval
-# is Student's, from the scatter about the line: it takes the errors to be independent and the law
-# to
-# hold over the whole range. Where small sizes are ruled by fixed costs, the exponent is too low.
-
-
 @dataclass(frozen=True)
 class Growth:
-    """Time = `factor` * size ** `exponent`; the exponent's interval is `low` to `high`."""
+    r"""A power law: time = `factor` * size ** `exponent`. The interval is `low` to `high`.
+
+    .. math:: t = c \, n^b \quad\Longleftrightarrow\quad \log t = \log c + b \log n
+
+    The line is fitted by least squares, so relative errors have the same weight at all sizes. The
+    interval is Student's, from the scatter about the line. It assumes that errors are independent
+    and that the law holds over the whole range. Where fixed costs dominate small sizes, the
+    exponent is too low.
+    """
 
     exponent: float
     low: float
@@ -202,10 +199,9 @@ def fit_growth(
         )
     if not (np.isfinite(n) & (n > 0)).all() or not (np.isfinite(t) & (t > 0)).all():
         raise DataError("Growth needs sizes and times that are finite and greater than 0.")
-    x, y = np.log(n) - np.log(n).mean(), np.log(t) - np.log(t).mean()
-    exponent = float(x @ y / (x @ x))
-    freedom = len(n) - 2
-    error = np.sqrt(np.sum((y - exponent * x) ** 2) / freedom / (x @ x))
-    reach = float(error * stats.t.ppf((1 + confidence) / 2, freedom))
-    factor = float(np.exp(np.log(t).mean() - exponent * np.log(n).mean()))
-    return Growth(exponent, exponent - reach, exponent + reach, factor, confidence)
+    line = stats.linregress(np.log(n), np.log(t))
+    exponent = float(line.slope)
+    # Equal times have no scatter: linregress gives 0 / 0.
+    half = float(np.nan_to_num(line.stderr) * stats.t.ppf((1 + confidence) / 2, len(n) - 2))
+    factor = float(np.exp(line.intercept))
+    return Growth(exponent, exponent - half, exponent + half, factor, confidence)

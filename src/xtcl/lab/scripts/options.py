@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Callable, Sequence
 
-from protocol import DATASETS, TASKS
+from xtcl.lab.scripts.protocol import DATASETS, TASKS
 
 
 def run_options(description: str | None, tasks: Sequence[str] = TASKS) -> argparse.ArgumentParser:

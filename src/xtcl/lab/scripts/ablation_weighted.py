@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from ablation_fit import fit_with_loss
 from torch import Tensor
 
 from xtcl.config import FitConfig, Similarity
+from xtcl.lab.scripts.ablation_fit import fit_with_loss
 from xtcl.nn.loss import contrastive_loss
 from xtcl.sampling.positives import Positives
 from xtcl.sampling.stumps import sigmoid

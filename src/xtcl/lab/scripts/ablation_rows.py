@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ablation_changes import (
+from xtcl.config import PAPER_ENCODERS, EncoderConfig, EnsembleConfig, FitConfig
+from xtcl.lab.scripts.ablation_changes import (
     Change,
     bold,
     deep,
@@ -20,12 +21,10 @@ from ablation_changes import (
     scaled,
     training,
 )
-from ablation_debiased import fit_debiased
-from ablation_fit import fit_in_full_trust, fit_unfiltered
-from ablation_reestimation import fit_again
-from ablation_weighted import fit_weighted
-
-from xtcl.config import PAPER_ENCODERS, EncoderConfig, EnsembleConfig, FitConfig
+from xtcl.lab.scripts.ablation_debiased import fit_debiased
+from xtcl.lab.scripts.ablation_fit import fit_in_full_trust, fit_unfiltered
+from xtcl.lab.scripts.ablation_reestimation import fit_again
+from xtcl.lab.scripts.ablation_weighted import fit_weighted
 from xtcl.tasks.fit import FitOptions, FittedTask, fit_task
 from xtcl.tasks.task import Task
 from xtcl.tasks.training_data import TrainingData

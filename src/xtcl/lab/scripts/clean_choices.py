@@ -1,6 +1,6 @@
 """The default recipe, its three last choices made by labels that were hidden from the whole fit.
 
-    PYTHONPATH=src python experiments/clean_choices.py [--datasets cora,...] [--encoder gcn]
+    PYTHONPATH=src python -m xtcl.lab.scripts.clean_choices [--datasets cora,...] [--encoder gcn]
         [--splits N] [--device auto] [--data DIR] [--out results/clean-choices]
 
 The package chooses the penalty of the head, how much of what was learned to keep (`doubt`)
@@ -27,9 +27,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from kept import conditions, keep, tell
-from options import run_options
-from protocol import SPLITS
 from torch import Tensor
 
 from xtcl.baselines.method import Method
@@ -39,6 +36,9 @@ from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.provenance import evaluate_into
 from xtcl.lab.experiments.records import RecordFile
+from xtcl.lab.scripts.kept import conditions, keep, tell
+from xtcl.lab.scripts.options import run_options
+from xtcl.lab.scripts.protocol import SPLITS
 from xtcl.model_selection.tune import VALIDATION_FOLDS, validation_splits
 from xtcl.progress import Progress
 from xtcl.tasks import make_task

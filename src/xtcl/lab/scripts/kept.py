@@ -1,4 +1,4 @@
-"""What the scripts say of a finished split, and what they keep beside its figure."""
+"""What the scripts print of a finished split, and what they store beside its figure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any
 
 import torch
 
-from xtcl.lab.experiments.provenance import code_digest, provenance
+from xtcl.code_digest import source_digest
+from xtcl.lab.experiments.provenance import provenance
 from xtcl.lab.experiments.records import RecordFile
 
-SCRIPTS = code_digest(Path(__file__).parent)
+SCRIPTS = source_digest(Path(__file__).parent.glob("*.py"))
 
 
 def conditions(device: torch.device) -> dict[str, dict[str, str | int]]:
-    """What a figure hangs on, the code of the scripts included: they change parts of a system."""
+    """What a figure depends on, the code of the scripts included: they change parts of a system."""
     found = provenance(device)
     return found | {"versions": found["versions"] | {"scripts": SCRIPTS}}
 

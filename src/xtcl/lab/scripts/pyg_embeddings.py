@@ -1,6 +1,6 @@
 """Accuracy of two embeddings of PyG on the splits of the comparison, for docs/compare.md.
 
-    PYTHONPATH=src python experiments/pyg_embeddings.py [--splits 5] [--out results/pyg]
+    PYTHONPATH=src python -m xtcl.lab.scripts.pyg_embeddings [--splits 5] [--out results/pyg]
 
 Cora, a tenth of the labels for training, splits from seed 0: those of `xtcl evaluate cora`. Neither
 reads labels, so one embedding serves all splits, and the first split's seconds are those of
@@ -23,10 +23,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.nn import DeepGraphInfomax, GCNConv
-from ways import Predict, by_logistic, main
 
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
+from xtcl.lab.scripts.ways import Predict, by_logistic, main
 
 INFOMAX_EPOCHS, WALK_EPOCHS = 300, 20
 WALK, WINDOW, WALKS, BATCH = 20, 10, 10, 1024

@@ -1,6 +1,6 @@
 """Draws results/accuracy/tables.md from the runs of `xtcl reproduce` and what purity.py wrote.
 
-    PYTHONPATH=src python experiments/accuracy_tables.py [--runs results/reproduction]
+    PYTHONPATH=src python -m xtcl.lab.scripts.accuracy_tables [--runs results/reproduction]
         [--folder results/accuracy]
 
 The runs are those of `xtcl reproduce table-nodes --out results/reproduction` and `table-links`; a
@@ -15,11 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from paper_figures import BEST_PUBLISHED, BEST_PUBLISHED_PROTOCOL, BEST_RIVAL, PAPER, Figures
-from protocol import DATASETS, METHODS, SPLITS, TASKS
 
 from xtcl.files import atomic_path
 from xtcl.lab.experiments.records import RecordFile
+from xtcl.lab.scripts.paper_figures import (
+    BEST_PUBLISHED,
+    BEST_PUBLISHED_PROTOCOL,
+    BEST_RIVAL,
+    PAPER,
+    Figures,
+)
+from xtcl.lab.scripts.protocol import DATASETS, METHODS, SPLITS, TASKS
 from xtcl.model_selection.evaluate import standard_error
 from xtcl.report.charts import DASH, spread_labels, table
 
@@ -118,7 +124,7 @@ def page(results: Results, purity: Record) -> str:
         f"Mean ± standard error over the splits from seed {first}: "
         + ", ".join(f"{splits} on {dataset}" for dataset, splits in SPLITS.items())
         + f", or as many as said. {DASH}: not run. {BELOW}: below the paper's figure.\n"
-        "Drawn by `experiments/accuracy_tables.py` from the runs of `xtcl reproduce`."
+        "Drawn by `xtcl.lab.scripts.accuracy_tables` from the runs of `xtcl reproduce`."
     ]
     for task in TASKS:
         parts += [

@@ -1,6 +1,6 @@
 """What tuning adds to the default recipe: on every split a search of its own, then the score.
 
-    PYTHONPATH=src python experiments/tuned.py [--datasets cora,...] [--tasks nodes,links]
+    PYTHONPATH=src python -m xtcl.lab.scripts.tuned [--datasets cora,...] [--tasks nodes,links]
         [--encoder gcn] [--trials 20] [--rounds 5] [--splits N] [--device auto] [--data DIR]
         [--out results/tuned]
 
@@ -21,9 +21,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from kept import conditions, keep, tell
-from options import run_options
-from protocol import SPLITS, TASKS
 
 from xtcl.baselines.method import Method
 from xtcl.device import pick_device
@@ -32,6 +29,9 @@ from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.lab.experiments.provenance import evaluate_into
 from xtcl.lab.experiments.records import RecordFile
+from xtcl.lab.scripts.kept import conditions, keep, tell
+from xtcl.lab.scripts.options import run_options
+from xtcl.lab.scripts.protocol import SPLITS, TASKS
 from xtcl.model_selection.tune import Tuned, tune
 from xtcl.progress import Progress
 from xtcl.tasks import make_task

@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from ablation_fit import fit_with_loss
 from torch import Tensor
 from torch.nn import functional as F
 
 from xtcl.config import FitConfig, Similarity
+from xtcl.lab.scripts.ablation_fit import fit_with_loss
 from xtcl.nn.functional import normalize
 from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.rows import DenseRows, all_nodes

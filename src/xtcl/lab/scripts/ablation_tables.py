@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from ablation_rows import DEFAULT, ROWS
-from accuracy_tables import PURITY_TITLES, TITLES, Record, difference_cell, paired
-from protocol import DATASETS
 
 from xtcl.lab.experiments.records import RecordFile
+from xtcl.lab.scripts.ablation_rows import DEFAULT, ROWS
+from xtcl.lab.scripts.accuracy_tables import PURITY_TITLES, TITLES, Record, difference_cell, paired
+from xtcl.lab.scripts.protocol import DATASETS
 from xtcl.report.charts import DASH, spread_labels, table
 
 INTRODUCTION = f"""# Ablation
@@ -17,7 +17,7 @@ INTRODUCTION = f"""# Ablation
 Each row is the default recipe of xtcl-gcn with one thing changed. Mean ± standard error over the
 splits from seed 1000, which serve exploration; differences to the default are paired by split, with
 the standard error of their mean. Purity: the share of right positives on the test side, counted
-after the fact. {DASH}: not run. Drawn by `experiments/ablation.py --table` from the files beside
+after the fact. {DASH}: not run. Drawn by `xtcl.lab.scripts.ablation --table` from the files beside
 this one."""
 
 

@@ -1,6 +1,6 @@
 """What each part of the recipe gives: the default of xtcl-gcn with one thing changed at a time.
 
-    PYTHONPATH=src python experiments/ablation.py [--datasets cora,...] [--tasks nodes,links]
+    PYTHONPATH=src python -m xtcl.lab.scripts.ablation [--datasets cora,...] [--tasks nodes,links]
         [--only ROW,...] [--splits 5] [--device auto] [--data DIR] [--out results/ablation]
         [--table]
 
@@ -21,12 +21,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from ablation_rows import ENCODER, ROWS, Row
-from ablation_tables import page
-from kept import conditions, keep, tell
-from options import names, run_options
-from protocol import TASKS
-from purity import share_of_same_class, share_of_test_links
 
 from xtcl.baselines.method import Method
 from xtcl.config import FitConfig
@@ -38,6 +32,12 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit
 from xtcl.lab.experiments.provenance import evaluate_into
 from xtcl.lab.experiments.records import RecordFile
+from xtcl.lab.scripts.ablation_rows import ENCODER, ROWS, Row
+from xtcl.lab.scripts.ablation_tables import page
+from xtcl.lab.scripts.kept import conditions, keep, tell
+from xtcl.lab.scripts.options import names, run_options
+from xtcl.lab.scripts.protocol import TASKS
+from xtcl.lab.scripts.purity import share_of_same_class, share_of_test_links
 from xtcl.model_selection.evaluate import make_split
 from xtcl.progress import Progress
 from xtcl.tasks import make_task

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from protocol import DATASETS
-
 from xtcl.lab.experiments.comparison import PRINTED
+from xtcl.lab.scripts.protocol import DATASETS
 
 Figures = dict[str, float]
 """By data set."""

@@ -1,6 +1,6 @@
 """How to choose the penalty of the head: test accuracy under several rules, on exploration splits.
 
-    PYTHONPATH=src python experiments/penalty.py [--datasets cora,...] [--splits 5]
+    PYTHONPATH=src python -m xtcl.lab.scripts.penalty [--datasets cora,...] [--splits 5]
         [--device auto] [--data DIR] [--out results/penalty]
 
 For the embedding of xtcl-gcn and for smoothed attributes without training, on splits from seed
@@ -20,9 +20,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from kept import conditions
-from options import run_options
-from protocol import DATASETS
 from torch import Tensor
 
 from xtcl.baselines.propagation import (
@@ -40,6 +37,9 @@ from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.records import RecordFile
+from xtcl.lab.scripts.kept import conditions
+from xtcl.lab.scripts.options import run_options
+from xtcl.lab.scripts.protocol import DATASETS
 from xtcl.model_selection.evaluate import make_split
 from xtcl.model_selection.tune import validation_splits
 from xtcl.report.charts import table
@@ -189,7 +189,7 @@ def page(folder: Path) -> str:
     """The tables of all data sets that are there."""
     parts = [
         "# Rules for the penalty\n\nMean test accuracy in percent on exploration splits, from seed "
-        "1000. The package takes the posterior mean.\nDrawn by `experiments/penalty.py`."
+        "1000. The package takes the posterior mean.\nDrawn by `xtcl.lab.scripts.penalty`."
     ]
     records = RecordFile(folder / "penalty.jsonl").read()
     for dataset in DATASETS:

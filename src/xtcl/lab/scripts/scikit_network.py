@@ -1,6 +1,7 @@
 """Accuracy of scikit-network on the splits of the comparison, for docs/compare.md.
 
-    PYTHONPATH=src python experiments/scikit_network.py [--splits 5] [--out results/scikit-network]
+    PYTHONPATH=src python -m xtcl.lab.scripts.scikit_network [--splits 5]
+        [--out results/scikit-network]
 
 Cora, a tenth of the labels for training, splits from seed 0: those of `xtcl evaluate cora`. Three
 of its ways, with the settings it has by default:
@@ -19,9 +20,9 @@ import scipy.sparse as sp
 from sknetwork.classification import PageRankClassifier
 from sknetwork.embedding import Spectral
 from sknetwork.gnn import GNNClassifier
-from ways import Predict, by_logistic, main
 
 from xtcl.graph.graph import Graph
+from xtcl.lab.scripts.ways import Predict, by_logistic, main
 from xtcl.tasks.training_data import TrainingData
 
 

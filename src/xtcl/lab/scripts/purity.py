@@ -1,6 +1,6 @@
 """How often positives are right on the test side: looked at afterwards, used for nothing.
 
-    PYTHONPATH=src python experiments/purity.py [--datasets cora,...] [--tasks nodes,links]
+    PYTHONPATH=src python -m xtcl.lab.scripts.purity [--datasets cora,...] [--tasks nodes,links]
         [--device auto] [--data DIR] [--out results/accuracy/purity.jsonl]
 
 Nodes: the share of the positives of test nodes that have their class; the share of test nodes whose
@@ -18,8 +18,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from kept import conditions
-from options import run_options
 
 from xtcl.device import pick_device
 from xtcl.errors import XTCLError
@@ -27,6 +25,8 @@ from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, pair_keys, pairs_among
 from xtcl.lab.experiments.records import RecordFile
+from xtcl.lab.scripts.kept import conditions
+from xtcl.lab.scripts.options import run_options
 from xtcl.model_selection.evaluate import make_split
 from xtcl.relations.rows import NO_NODE
 from xtcl.tasks import make_task
