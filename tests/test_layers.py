@@ -10,7 +10,7 @@ import xtcl
 
 ROOT = Path(xtcl.__file__).parent
 LAYERS = [
-    "errors files progress device distributed cuda_graphs",
+    "errors files progress device distributed ranks cuda_graphs",
     "graph",
     "relations",
     "config",

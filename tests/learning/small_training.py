@@ -36,7 +36,7 @@ def run(
     """Train on the links of `graph` as positives."""
     x, edge_index = encoder_inputs(graph, CPU)
     chosen: dict[str, object] = {"width": 16} if isinstance(encoder, str) else {}
-    sources = [PositiveLists.from_links(graph.adjacency, draws=3)]
+    sources = [PositiveLists.from_links(graph.adjacency, num_per_step=3)]
     make = encoder_maker(encoder, x.shape[1], chosen | (encoder_options or {}))
     return train(make, x, edge_index, sources, settings, **options)
 

@@ -33,7 +33,7 @@ def measured(encoder: LayerwiseEncoder, degree: int, signal: float) -> tuple[int
     nodes = torch.randint(NODES, (100, 1 + DRAWS), generator=draws)
     step = Batch(nodes[:, 0], nodes[:, 1:], torch.randint(NODES, (32,), generator=draws))
     encoder.train()
-    encoder.smoothed(x, links)
+    encoder.smoothed_x(x, links)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
         z, rows = passes.embed(encoder, step, draws)
         loss = contrastive_loss(z, rows.positives, rows.negatives, anchors=rows.anchors)

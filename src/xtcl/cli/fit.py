@@ -103,13 +103,13 @@ def fit(
     rivals = [make_method(name.strip()) for name in compare.split(",") if name.strip()]
     for rival in rivals:
         rival.check_task(task.value)
-    with distributed(device) as everyone:
-        if everyone.first and not dry_run:
+    with distributed(device) as group:
+        if group.is_main and not dry_run:
             check_out(out, resume)
         if config is not None and sampler == "paper":
             raise UsageError("--sampler paper is a recipe of its own: leave it out, or --config.")
         where = pick_device(device)
-        notes = Console(stderr=True, quiet=not everyone.first)
+        notes = Console(stderr=True, quiet=not group.is_main)
         bars = Bars(notes)
         model = XTCL(
             task.value,
@@ -133,7 +133,7 @@ def fit(
         split = make_split(whole, task.value, seed, share)
         plan = model.memory_plan(whole, split)  # refuses too little memory
         if dry_run:
-            if everyone.first:
+            if group.is_main:
                 side = training_data(whole, split)
                 sizes = Sizes.of(side, task.value, plan.recipe, device=where.type)
                 _show_plan(plan, budget, whole.num_nodes, relation_seconds(side, sizes), as_json)
@@ -141,11 +141,11 @@ def fit(
         for note in plan.notes:
             notes.print(note, soft_wrap=True, markup=False)
         identity = fit_identity(model, whole, split)
-        finished = bool(everyone.agreed(is_finished(out)))
+        finished = bool(group.broadcast_float(is_finished(out)))
         start = time.perf_counter()
         if not finished:
             _fit(model, whole, split, Checkpoints(out / CHECKPOINTS), identity, resume)
-    if not everyone.first:
+    if not group.is_main:
         return
     if finished:
         told = finished_metrics(out, identity)
@@ -191,15 +191,15 @@ def _fit(
     """Fit, from what `checkpoints` hold of the same fit where that is wanted."""
     from xtcl.distributed import world
 
-    world().check_same(identity)
-    if world().first:
+    world().assert_same(identity)
+    if world().is_main:
         if not resume:
             checkpoints.clear()
-        checkpoints.claim(identity)
+        checkpoints.take_ownership(identity)
     try:
         model.fit(graph, split, checkpoints=checkpoints)
     except KeyboardInterrupt:
-        if world().first:
+        if world().is_main:
             typer.echo("Interrupted; the same command with --resume goes on from here.", err=True)
         raise typer.Exit(INTERRUPTED) from None
 

@@ -27,7 +27,7 @@ from torch import nn
 from xtcl.config import BatchConfig, EncoderConfig, TrainingConfig
 from xtcl.nn import encoder_maker
 from xtcl.nn.encoder import LayerwiseEncoder
-from xtcl.nn.ensemble import ROWS
+from xtcl.nn.ensemble import ROWS_PER_COPY
 from xtcl.nn.gat import GATEncoder
 from xtcl.nn.gcn import GCNEncoder
 from xtcl.planning.sizes import LINKS_TASK, Sizes
@@ -127,7 +127,7 @@ def step_rows(
     rows = [_different(num_nodes, anchors * (1 + draws) + settings.negatives)]
     links: list[int] = []
     nearest = iter(settings.batch.neighbours or ())
-    for looks in reversed(encoder.looks):
+    for looks in reversed(encoder.uses_neighbours):
         most = next(nearest) if looks else 0
         # Those who are drawn have more links than others.
         known = min(2 * num_edges, 4 * rows[0] * num_edges // num_nodes)
@@ -178,7 +178,7 @@ MOST_PAIRS = 20_000
 def joining_bytes(work: Sizes) -> int:
     """The members' embeddings and the joined one, and a block of rows between them."""
     members = sum_of_widths(work)
-    return 4 * work.nodes * (members + work.width) + 8 * min(work.nodes, ROWS) * members
+    return 4 * work.nodes * (members + work.width) + 8 * min(work.nodes, ROWS_PER_COPY) * members
 
 
 def sum_of_widths(work: Sizes) -> int:
@@ -386,7 +386,7 @@ def step_bytes(work: Sizes, encoder: nn.Module, settings: TrainingConfig) -> int
 def embedding_bytes(work: Sizes, encoder: nn.Module, batch: BatchConfig) -> int:
     """The embedding of all nodes by one member, and what computing it takes."""
     width = getattr(encoder, "width", 0)
-    layers = len(encoder.looks) if isinstance(encoder, LayerwiseEncoder) else 1
+    layers = len(encoder.uses_neighbours) if isinstance(encoder, LayerwiseEncoder) else 1
     outputs = FLOAT * work.nodes * width * min(layers, 2)
     if batch.neighbours is None:  # the activations between two layers, twice
         return outputs + FLOAT * work.nodes * width * (2 if layers > 1 else 1)
@@ -409,7 +409,7 @@ def fit_batch(work: Sizes, encoder: nn.Module, member: EncoderConfig, room: int)
     needed = step_bytes(work, encoder, training)
     if training.batch.neighbours is not None or not needed or needed <= room:
         return member
-    reach = encoder.reach if isinstance(encoder, LayerwiseEncoder) else 0
+    reach = encoder.num_hops if isinstance(encoder, LayerwiseEncoder) else 0
     for smaller in _smaller(work.nodes, training, reach):
         training = smaller
         if step_bytes(work, encoder, training) <= room:

@@ -104,7 +104,7 @@ def find_positives(
         for best in blocks:
             nodes.append(best.nodes)
             scores.append(best.scores)
-            progress(everyone.number * len(best.nodes))  # the others are about as far
+            progress(everyone.world_size * len(best.nodes))  # the others are about as far
         found = [torch.cat(parts).cpu().numpy() for parts in (nodes, scores)]
     return Positives(*(everyone.gather(part) for part in found))
 
@@ -147,7 +147,7 @@ def cached_positives(
         found, sampler.index_recall_ = read
         return found
     found = find()  # which ranks do together, though some have a folder of their own that has them
-    if everyone.first:
+    if everyone.is_main:
         try:
             with store.writing_as(described, np.arange(len(found.nodes))) as writer:
                 writer.append(np.arange(len(found.nodes)), _rows(found))

@@ -123,7 +123,7 @@ class XGSampler:
 
     def _bind(self, rows: DenseRows | TopKRows) -> None:
         """Divide among ranks what the relations do once; one alone does it when it is needed."""
-        if world().number > 1 and self.store is None:
+        if world().world_size > 1 and self.store is None:
             rows.bind()
 
     def _choose_relations(self, view: TrainingView) -> None:
@@ -243,7 +243,7 @@ class XGSampler:
             isinstance(rows, TopKRows)
             or not tiles_are_tall(rows.device)
             or self.store is not None
-            or world().number > 1
+            or world().world_size > 1
             or len(queries) > self._height(view)
             or any(fold.view.shared is not view.shared for fold in folds)
         ):

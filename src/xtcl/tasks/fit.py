@@ -66,7 +66,9 @@ def fit_task(
 
     def on(training: Graph) -> tuple[FitOptions, SampledPositives]:
         # A task may fit more than once, each time on another graph: each has its own checkpoints.
-        own = replace(options, checkpoints=options.checkpoints.inside(training.fingerprint()[:16]))
+        own = replace(
+            options, checkpoints=options.checkpoints.subfolder(training.fingerprint()[:16])
+        )
         return own, sample_positives(training, task, recipe, own)
 
     def trial(training: Graph) -> Train:
@@ -133,10 +135,10 @@ def with_head(
 
 def _agreed(choice: Selected) -> Selected:
     """The choice of the first rank, so that rounding does not lead ranks different ways."""
-    everyone = world()
-    if everyone.number == 1:
+    group = world()
+    if group.world_size == 1:
         return choice
-    return _choice(everyone.tensors_from_first(_tensors(choice)) or {})
+    return _choice(group.broadcast_tensors(_tensors(choice)) or {})
 
 
 def _tensors(choice: Selected) -> dict[str, Tensor]:
@@ -256,7 +258,7 @@ def train_ensemble(
     encoders, parts, losses, members = [], [], [], []
     verdict = NO_POSITIVES
     for number, member in enumerate(plan.members):
-        watch = None if judge is None else EarlyStopping(judge, to_beat=to_beat)
+        watch = None if judge is None else EarlyStopping(judge, best_other=to_beat)
         with options.progress.stage("training", member.training.epochs) as advance:
             encoder, trained = train(
                 encoder_maker(options.encoder, x.shape[1], member.encoder),
@@ -266,15 +268,17 @@ def train_ensemble(
                 member.training,
                 seed=member_seed(options.seed, number),
                 on_epoch=_counting(advance),
-                checkpoints=options.checkpoints.inside(f"member-{number}"),
-                watch=watch,
+                checkpoints=options.checkpoints.subfolder(f"member-{number}"),
+                early_stopping=watch,
                 loss=options.loss,
             )
-        verdict = verdict if watch is None else watch.best
+        verdict = verdict if watch is None else watch.best_score
         encoders.append(encoder)
         parts.append(trained.embedding)
         losses.append(trained.losses)
-        epochs = watch.epochs if watch is not None and watch.epochs else member.training.epochs
+        epochs = (
+            watch.best_epoch if watch is not None and watch.best_epoch else member.training.epochs
+        )
         members.append(member.trained(epochs, found.trust))
     # The random attributes of a graph without any are nothing to keep.
     attributes = plan.attributes if training.has_attributes else 0.0
@@ -304,7 +308,7 @@ def with_downweighted_encoder(
     Its embedding is what the encoder would say, to rounding: what was learned is shortened, and no
     member embeds once more.
     """
-    encoder = fitted.encoder.trusting(doubt * float(fitted.encoder.trust))
+    encoder = fitted.encoder.with_trust(doubt * float(fitted.encoder.trust))
     embedding = fitted.embedding.clone()
     learned = embedding.shape[1] - len(HOPS) * num_attributes
     embedding[:, :learned] *= doubt**0.5
