@@ -26,7 +26,7 @@ def measure(chosen: argparse.Namespace, batch: BatchConfig) -> None:
     import torch
 
     from xtcl.graph.datasets.synthetic import block_model
-    from xtcl.nn import encoder_maker
+    from xtcl.nn import encoder_factory
     from xtcl.nn.encoder import encoder_inputs
     from xtcl.planning.bytes import full_pass_bytes
     from xtcl.training.batch import PositiveLists
@@ -37,7 +37,7 @@ def measure(chosen: argparse.Namespace, batch: BatchConfig) -> None:
     )
     x, edge_index = encoder_inputs(graph, torch.device("cpu"))
     options = {"width": chosen.width, "layers": chosen.layers, "hops": 1}
-    make = encoder_maker(chosen.encoder, x.shape[1], options)
+    make = encoder_factory(chosen.encoder, x.shape[1], options)
     settings = replace(TrainingConfig(epochs=chosen.epochs, anchors=chosen.anchors), batch=batch)
     needed = full_pass_bytes(make(), graph.num_nodes, graph.num_edges, settings, chosen.draws)
     sources = [PositiveLists.from_links(graph.adjacency, chosen.draws)]

@@ -20,7 +20,7 @@ from xtcl.errors import NotFittedError, UsageError
 from xtcl.graph.convert import as_graph
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, full_split
-from xtcl.nn import encoder_maker
+from xtcl.nn import encoder_factory
 from xtcl.planning.memory_plan import MemoryPlan, plan_fit
 from xtcl.planning.sizes import Sizes
 from xtcl.progress import Progress
@@ -318,7 +318,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
     def resolved_recipe(self) -> FitConfig:
         """The task's recipe with the parameters given here put in; refuses what cannot be used."""
         task = make_task(self.task)
-        encoder_maker(self.encoder, 1, {})  # an unknown name is refused before any work
+        encoder_factory(self.encoder, 1, {})  # an unknown name is refused before any work
         seed = self.random_state
         if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
             raise UsageError(f"random_state={seed} must be a whole number from 0 to 2**32 - 1.")

@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from xtcl.config import BatchConfig, EncoderConfig, TrainingConfig
-from xtcl.nn import encoder_maker
+from xtcl.nn import encoder_factory
 from xtcl.nn.encoder import LayerwiseEncoder
 from xtcl.nn.ensemble import ROWS_PER_COPY
 from xtcl.nn.gat import GATEncoder
@@ -366,7 +366,7 @@ def encoder_of(work: Sizes, member: EncoderConfig) -> nn.Module:
     if isinstance(work.encoder, nn.Module):
         return work.encoder
     with torch.device("meta"):
-        return encoder_maker(work.encoder, work.columns, member.encoder)()
+        return encoder_factory(work.encoder, work.columns, member.encoder)()
 
 
 def data_bytes(work: Sizes, encoder: nn.Module) -> int:

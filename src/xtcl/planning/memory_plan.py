@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
-from xtcl.device import DRIVER
+from xtcl.device import DRIVER_BYTES
 from xtcl.errors import BudgetError
 from xtcl.graph.graph import Graph
 from xtcl.planning.bytes import (
@@ -255,4 +255,4 @@ def _trained(
 
 def base_bytes(work: Sizes) -> int:
     """What is there before any work, and the graph with the copy that is trained on."""
-    return (DRIVER if work.on_gpu else INTERPRETER) + graph_bytes(work)
+    return (DRIVER_BYTES if work.on_gpu else INTERPRETER) + graph_bytes(work)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from xtcl.config import EnsembleConfig, FitConfig, to_builtin
 from xtcl.distributed import world
 from xtcl.graph.graph import Graph
-from xtcl.nn import encoder_maker
+from xtcl.nn import encoder_factory
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.ensemble import HOPS, EncoderEnsemble
 from xtcl.nn.functional import clear_tensor_caches
@@ -261,7 +261,7 @@ def train_ensemble(
         watch = None if judge is None else EarlyStopping(judge, best_other=to_beat)
         with options.progress.stage("training", member.training.epochs) as advance:
             encoder, trained = train(
-                encoder_maker(options.encoder, x.shape[1], member.encoder),
+                encoder_factory(options.encoder, x.shape[1], member.encoder),
                 x,
                 edge_index,
                 sources,
