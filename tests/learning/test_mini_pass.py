@@ -16,7 +16,7 @@ from xtcl.nn.encoder import LayerwiseEncoder, encoder_inputs
 from xtcl.nn.gat import GATEncoder
 from xtcl.nn.gcn import GCNEncoder
 from xtcl.nn.loss import contrastive_loss
-from xtcl.planning.bytes import mini_pass_bytes
+from xtcl.planning.training_bytes import mini_pass_bytes
 from xtcl.training.batch import Batch, LinkDropout
 from xtcl.training.neighbor_sampling import MiniBatch
 

@@ -14,9 +14,9 @@ from xtcl.graph.datasets.synthetic import block_model
 from xtcl.nn import loss
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.gcn import GCNEncoder
-from xtcl.planning.bytes import encoder_of, step_bytes
 from xtcl.planning.memory_plan import NO_LIMIT, plan_stages
 from xtcl.planning.sizes import Sizes
+from xtcl.planning.training_bytes import encoder_of, step_bytes
 from xtcl.tasks import make_task
 
 NODES, COLUMNS = 1000, 60
