@@ -3,7 +3,7 @@
     python benchmarks/mini_batch.py [--nodes 20000] [--degree 20] [--encoder gcn] [--layers 2]
 
 Both train the same encoder on the same random graph, each in a process of its own, so that its peak
-is its own. `step_gb` is what `xtcl.planning.bytes` expects of a step over the whole graph;
+is its own. `step_gb` is what `xtcl.planning.training_bytes` expects of a step over the whole graph;
 `peak_gb` counts all memory of the process and `before_gb` what it had before training.
 """
 
@@ -26,9 +26,9 @@ def measure(chosen: argparse.Namespace, batch: BatchConfig) -> None:
     import torch
 
     from xtcl.graph.datasets.synthetic import block_model
-    from xtcl.nn import encoder_maker
+    from xtcl.nn import encoder_factory
     from xtcl.nn.encoder import encoder_inputs
-    from xtcl.planning.bytes import full_pass_bytes
+    from xtcl.planning.training_bytes import full_pass_bytes
     from xtcl.training.batch import PositiveLists
     from xtcl.training.trainer import train
 
@@ -37,7 +37,7 @@ def measure(chosen: argparse.Namespace, batch: BatchConfig) -> None:
     )
     x, edge_index = encoder_inputs(graph, torch.device("cpu"))
     options = {"width": chosen.width, "layers": chosen.layers, "hops": 1}
-    make = encoder_maker(chosen.encoder, x.shape[1], options)
+    make = encoder_factory(chosen.encoder, x.shape[1], options)
     settings = replace(TrainingConfig(epochs=chosen.epochs, anchors=chosen.anchors), batch=batch)
     needed = full_pass_bytes(make(), graph.num_nodes, graph.num_edges, settings, chosen.draws)
     sources = [PositiveLists.from_links(graph.adjacency, chosen.draws)]

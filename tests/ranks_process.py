@@ -75,11 +75,11 @@ def main() -> None:
             for task, options in AGAIN
             for name, array in found(task, options, folder).items()
         }
-        world().check_same("the same")
+        world().assert_same("the same")
         with pytest.raises(UsageError, match="given different graphs"):
-            world().check_same(str(rank))
+            world().assert_same(str(rank))
     results |= again
-    assert world().number == 1
+    assert world().world_size == 1
     np.savez(out / f"rank-{rank}.npz", **results)  # type: ignore[arg-type]
 
 

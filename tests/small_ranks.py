@@ -44,7 +44,7 @@ def taking_part() -> Iterator[tuple[int, Path]]:
     torch.set_num_threads(1)
     meeting = f"file://{folder / 'meeting'}"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=number)
-    with distributed() as everyone:
-        assert everyone.number == number
+    with distributed() as group:
+        assert group.world_size == number
         yield rank, folder
     dist.destroy_process_group()

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from xtcl.device import DRIVER, limit_gpu_memory, release_cached
+from xtcl.device import DRIVER_BYTES, limit_gpu_memory, release_cached
 
 GPU = torch.device("cuda")
 
@@ -19,7 +19,7 @@ class PretendedGPU:
 
     free: int
     told: list[object]
-    total: int = 16 * DRIVER
+    total: int = 16 * DRIVER_BYTES
     reserved: int = 11
     allocated: int = 7
     share: float = 1.0
@@ -55,11 +55,11 @@ def test_kept_memory_is_given_back_where_it_is_more_than_half_of_what_is_free(
 def test_free_is_no_more_than_the_budget_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = PretendedGPU(free=1000, told=[])
     gpu.stand_in(monkeypatch)
-    with limit_gpu_memory(DRIVER + 19, GPU):
+    with limit_gpu_memory(DRIVER_BYTES + 19, GPU):
         gpu.told.clear()
         release_cached()
         assert gpu.told == []
-    with limit_gpu_memory(DRIVER + 18, GPU):
+    with limit_gpu_memory(DRIVER_BYTES + 18, GPU):
         gpu.told.clear()
         release_cached()
         assert gpu.told == ["wait", "give back"]
@@ -68,21 +68,21 @@ def test_free_is_no_more_than_the_budget_leaves(monkeypatch: pytest.MonkeyPatch)
 def test_a_limit_ends_with_what_it_was_for(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = PretendedGPU(free=1000, told=[])
     gpu.stand_in(monkeypatch)
-    with pytest.raises(KeyError), limit_gpu_memory(5 * DRIVER, GPU):
+    with pytest.raises(KeyError), limit_gpu_memory(5 * DRIVER_BYTES, GPU):
         raise KeyError
     assert gpu.told == ["give back", 4 / 16, 1.0]
     gpu.told.clear()
-    with limit_gpu_memory(100 * DRIVER, GPU):
+    with limit_gpu_memory(100 * DRIVER_BYTES, GPU):
         pass
     assert gpu.told == ["give back", 1.0, 1.0]
     gpu.told.clear()
     gpu.share = 3 / 16
-    with limit_gpu_memory(9 * DRIVER, GPU), limit_gpu_memory(2 * DRIVER, GPU):
+    with limit_gpu_memory(9 * DRIVER_BYTES, GPU), limit_gpu_memory(2 * DRIVER_BYTES, GPU):
         pass
     assert gpu.told == ["give back", 3 / 16, "give back", 1 / 16, 3 / 16, 3 / 16]
 
 
-@pytest.mark.parametrize(("budget", "device"), [(None, "cuda"), (5 * DRIVER, "cpu")])
+@pytest.mark.parametrize(("budget", "device"), [(None, "cuda"), (5 * DRIVER_BYTES, "cpu")])
 def test_nothing_is_limited_without_a_budget_or_a_gpu(
     budget: int | None, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,7 +97,7 @@ def test_nothing_is_limited_without_a_budget_or_a_gpu(
 def test_torch_keeps_to_the_budget() -> None:
     block = 64 * 2**20
     before = torch.cuda.memory_allocated()
-    with limit_gpu_memory(DRIVER + before + 11 * block, GPU):
+    with limit_gpu_memory(DRIVER_BYTES + before + 11 * block, GPU):
         for number in (5, 6, 7, 8):  # larger each time: what was freed is of no use
             torch.empty(number * block, dtype=torch.uint8, device=GPU)
             assert torch.cuda.memory_reserved() <= before + 11 * block

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from small_ranks import run_ranks
 
 from xtcl.distributed import World, distributed, local_work, world
+from xtcl.ranks import together
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def test_any_number_of_ranks_finds_the_same(
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=6), st.integers(1, 12))
 def test_shares_are_even_and_leave_nothing_out(lengths: list[int], number: int) -> None:
-    parts = [World(own, number).shares(lengths) for own in range(number)]
+    parts = [World(rank, number).shares(lengths) for rank in range(number)]
     for place, length in enumerate(lengths):
         rows = torch.arange(length)
         assert torch.equal(torch.cat([rows[part[place]] for part in parts]), rows)
@@ -49,9 +50,16 @@ def test_shares_are_even_and_leave_nothing_out(lengths: list[int], number: int) 
 
 def test_a_process_alone_keeps_everything() -> None:
     rows = np.arange(6).reshape(3, 2)
-    with distributed() as everyone:
-        assert everyone.first
-        assert everyone.gather(rows) is rows
-        assert everyone.tensors_from_first(None) is None
+    with distributed() as group:
+        assert group.is_main
+        assert group.gather(rows) is rows
+        assert group.broadcast_tensors(None) is None
         with local_work():
-            assert world().number == 1
+            assert world().world_size == 1
+
+
+def test_the_former_names_work_and_warn() -> None:
+    with pytest.warns(DeprecationWarning, match=r"xtcl\.distributed\.distributed"):
+        block = together()
+    with block as group, pytest.warns(DeprecationWarning, match="is_main"):
+        assert group.first

@@ -1,4 +1,9 @@
-"""Training steps that a GPU repeats by itself."""
+"""CUDA graphs: kernels that are captured once and then launched all together.
+
+Launching many small kernels takes the CPU longer than running them takes the GPU. A captured piece
+of work must launch the same kernels every time: no shape may depend on a random draw, nothing may
+be read back, and its inputs and outputs keep their places in memory.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +20,11 @@ from torch import Tensor
 from xtcl.device import release_cached
 
 Step = Callable[[Tensor], Tensor]
-"""Takes the anchors of a step, gives its loss."""
+"""A training step: takes its anchors and returns its loss."""
 
 
 WARM_UP = 2
-"""Steps taken one by one first, in which libraries make what they need."""
+"""Steps that run without a graph first, in which libraries allocate what they need."""
 
 
 class _Captured(NamedTuple):
@@ -29,19 +34,19 @@ class _Captured(NamedTuple):
 
 
 class GraphedStep:
-    """A step that is recorded, once for each number of anchors, and then replayed.
+    """A training step that is captured, once for each number of anchors, and then replayed.
 
-    A step is more than a hundred small kernels, and launching them takes the CPU three times as
-    long as running them takes the GPU. Draws go on from `generator` as if the step were taken one
-    by one. To be called within `side_stream`.
+    A step has more than a hundred small kernels; launching them takes the CPU three times as long
+    as running them takes the GPU. Draws continue from `generator` as they would without a graph.
+    To be called within `side_stream`.
     """
 
     def __init__(self, step: Step, generator: torch.Generator) -> None:
         self._step = step
         self._generator = generator
         self._taken: Counter[int] = Counter()
-        self._recorded: dict[int, _Captured | None] = {}
-        self._recorder = GraphCapture()
+        self._captured: dict[int, _Captured | None] = {}
+        self._capturer = GraphCapture()
 
     def __call__(self, anchors: Tensor) -> Tensor:
         """Take a step."""
@@ -49,41 +54,30 @@ class GraphedStep:
         self._taken[number] += 1
         if self._taken[number] <= WARM_UP:
             return self._step(anchors)
-        if number not in self._recorded:
-            self._recorded[number] = self._record(anchors)
-        recorded = self._recorded[number]
-        if recorded is None:
+        if number not in self._captured:
+            self._captured[number] = self._capture(anchors)
+        captured = self._captured[number]
+        if captured is None:
             return self._step(anchors)
-        recorded.anchors.copy_(anchors)
-        recorded.graph.replay()
-        return recorded.loss.clone()
+        captured.anchors.copy_(anchors)
+        captured.graph.replay()
+        return captured.loss.clone()
 
-    def _record(self, anchors: Tensor) -> _Captured | None:
-        """A recording has memory of its own; where there is none, steps go on one by one."""
+    def _capture(self, anchors: Tensor) -> _Captured | None:
+        """The captured step; None where there is no memory for it, beside that of other steps."""
         own = anchors.clone()
         try:
-            graph, loss = self._recorder.record(lambda: self._step(own), self._generator)
+            graph, loss = self._capturer.record(lambda: self._step(own), self._generator)
         except torch.OutOfMemoryError:
             return None
         return _Captured(graph, own, loss)
-
-
-# Work that a GPU repeats by itself (CUDA graphs).
-#
-# Many small kernels take the CPU longer to launch than the GPU to run. Recorded once, they are all
-# launched together. What is recorded must launch the same kernels every time: no shape may depend
-# on
-# chance, nothing may be read back, and what it reads and changes stays where it is.
 
 
 Result = TypeVar("Result")
 
 
 class GraphCapture:
-    """Records pieces of work that share memory for what they need in between.
-
-    Of one recorder, only one piece may run at a time.
-    """
+    """Captures pieces of work that share one pool of memory, so only one may run at a time."""
 
     def __init__(self) -> None:
         self._last: torch.cuda.CUDAGraph | None = None
@@ -91,24 +85,25 @@ class GraphCapture:
     def record(
         self, work: Callable[[], Result], generator: torch.Generator | None = None
     ) -> tuple[torch.cuda.CUDAGraph, Result]:
-        """The recording, to be replayed, and where it leaves its result.
+        """The graph, to be replayed, and the tensors that a replay writes its result to.
 
-        Nothing is done yet. The work has been done by hand before, in the same stream, so that
-        libraries have made what they need. Draws go on from `generator` as they would by hand.
+        The work is captured, not run. It must have run before in the same stream, so that libraries
+        have allocated what they need. Draws continue from `generator` as they would without a
+        graph.
         """
         graph = torch.cuda.CUDAGraph()
         if generator is not None:
             graph.register_generator_state(generator)
         release_cached()
-        # Not `with torch.cuda.graph`: it would give memory back whether or not it is short.
+        # Not `with torch.cuda.graph`: it gives memory back also where there is plenty.
         pool = self._last.pool() if self._last else None
-        # Threads of others, such as those that watch ranks, may go on with what they do.
+        # Other threads, such as those that monitor ranks, may use CUDA meanwhile.
         graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
             result = work()
         except BaseException:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a recording that holds nothing
+                warnings.simplefilter("ignore")  # about an empty graph
                 graph.capture_end()
             raise
         graph.capture_end()
@@ -118,8 +113,8 @@ class GraphCapture:
 
 @contextmanager
 def side_stream(device: torch.device) -> Iterator[None]:
-    """What is inside runs in a stream of its own, as recording demands; always the same one."""
-    before, stream = torch.cuda.current_stream(device), _own(device)
+    """Run the block in a stream of its own, as a capture demands; always the same one."""
+    before, stream = torch.cuda.current_stream(device), _stream(device)
     stream.wait_stream(before)
     try:
         with torch.cuda.stream(stream):
@@ -129,6 +124,6 @@ def side_stream(device: torch.device) -> Iterator[None]:
 
 
 @cache
-def _own(device: torch.device) -> torch.cuda.Stream:
-    # Libraries keep memory for every stream they have seen.
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    # One for each device: libraries keep memory for every stream.
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

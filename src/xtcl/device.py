@@ -1,4 +1,4 @@
-"""Where the work runs."""
+"""The device of a fit, and its memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device).cpu()  # there and back, or it is of no use
+        torch.zeros(1, device=device).cpu()  # some devices can be named, but not used
     except (RuntimeError, AssertionError, NotImplementedError) as unknown:
         raise UsageError(
             f"There is no device '{name}' here; use 'auto', 'cpu', or 'cuda' where there is a GPU."
@@ -28,50 +28,49 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-# The memory of a GPU: how much of it torch may take, and what it gives back.
-#
-# Torch keeps what was freed for later work, and so takes far more than is ever in use: at a
-# million
-# nodes 81 GB for 25. Told of a limit, it gives back what it keeps before it goes beyond.
-
-
-DRIVER = 560 * 2**20
-"""About what the driver and libraries take of a GPU before any work, and nobody can limit."""
+DRIVER_BYTES = 560 * 2**20
+"""About what the driver and libraries take of a GPU before any work; it cannot be limited."""
 
 
 _allowed: ContextVar[int | None] = ContextVar("allowed", default=None)
+"""Bytes that `limit_gpu_memory` leaves to torch; None without a limit."""
 
 
 @contextmanager
 def limit_gpu_memory(budget: int | None, device: torch.device) -> Iterator[None]:
-    """What is inside takes no more than `budget` bytes of the GPU, or it is out of memory."""
+    """Let the block take no more than `budget` bytes of the GPU; beyond, torch is out of memory.
+
+    The allocator of torch keeps freed memory for later work, and so takes far more than is in use:
+    at a million nodes 81 GB for 25. Within a limit it gives back what it keeps before it takes
+    more.
+    """
     if budget is None or device.type != "cuda":
         yield
         return
-    torch.cuda.empty_cache()  # what earlier work left would count
+    torch.cuda.empty_cache()  # memory kept from earlier work would count
     total = torch.cuda.get_device_properties(device).total_memory
-    given = _share_given(device)
-    share = min(max(budget - DRIVER, 0) / total, given)
-    before = _allowed.set(int(share * total))
-    torch.cuda.set_per_process_memory_fraction(share, device.index)
+    earlier = _memory_fraction(device)
+    fraction = min(max(budget - DRIVER_BYTES, 0) / total, earlier)
+    before = _allowed.set(int(fraction * total))
+    torch.cuda.set_per_process_memory_fraction(fraction, device.index)
     try:
         yield
     finally:
         _allowed.reset(before)
-        torch.cuda.set_per_process_memory_fraction(given, device.index)
+        torch.cuda.set_per_process_memory_fraction(earlier, device.index)
 
 
-def _share_given(device: torch.device) -> float:
-    """The share that was set before, where torch is new enough to tell."""
-    told = getattr(torch.cuda, "get_per_process_memory_fraction", None)
-    return 1.0 if told is None else float(told(device.index))
+def _memory_fraction(device: torch.device) -> float:
+    """The limit that was set before; 1 where torch is too old to return it."""
+    get = getattr(torch.cuda, "get_per_process_memory_fraction", None)
+    return 1.0 if get is None else float(get(device.index))
 
 
 def release_cached() -> None:
-    """Give freed memory back to the GPU where torch keeps as much of it as half of what is free.
+    """Give freed memory back to the GPU where torch keeps more than half of what is free.
 
-    While it records it gives nothing back, and what was freed before does not serve a recording.
-    Giving back takes time, so where there is plenty nothing is.
+    To be called before a capture (`xtcl.cuda_graphs`): during it torch gives nothing back, and the
+    memory it keeps cannot be used for it. It takes time, so nothing is done where memory is plenty.
     """
     reserved = torch.cuda.memory_reserved()
     free, _ = torch.cuda.mem_get_info()
@@ -85,53 +84,52 @@ def release_cached() -> None:
 
 @contextmanager
 def allow_tf32() -> Iterator[None]:
-    """Products of float32 with ten bits after the point (TF32) where a GPU offers them.
+    """Compute products of float32 with a mantissa of ten bits (TF32) where a GPU can.
 
-    Training is noisier than that by its draws alone; relations and heads stay exact.
+    For training only, whose random draws add more noise than that. Relations and heads stay exact.
     """
-    usual = torch.get_float32_matmul_precision()
+    before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(usual)
+        torch.set_float32_matmul_precision(before)
 
 
-M_MMAP_THRESHOLD = -3  # as <malloc.h> has it
-
-
-MMAP_THRESHOLD = 4 * 2**20
-
-
-UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def parse_memory(text: str | int, name: str = "memory") -> int:
-    """Bytes of "4GB", "512M", "1.5 GiB" or a plain number, given as the setting `name`."""
+    """The bytes in "4GB", "512M", "1.5 GiB" or a plain number; `name` is the setting in errors."""
     match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", str(text), re.I)
     if match is None or float(match[1]) == 0:
         raise UsageError(f"{name}='{text}' is not a number of bytes; write something like 4GB.")
-    return int(float(match[1]) * UNITS[match[2].upper()])
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+_M_MMAP_THRESHOLD = -3  # of <malloc.h>
+_MMAP_THRESHOLD = 4 * 2**20
 
 
 def set_mmap_threshold() -> None:
-    """Ask glibc, from now on, for memory of its own for every array of 4 MB and more.
+    """Let glibc map every array of 4 MB and more by itself, for the rest of the process.
 
-    It is given back as soon as the array is freed. Left alone, arrays of up to 32 MB share a heap
-    whose holes larger ones then fall into: the peak of a fit in mini-batches was a third higher,
-    at the same seconds.
+    Its memory is then given back as soon as it is freed. By default arrays of up to 32 MB share a
+    heap, and larger ones do not fit into its holes: the peak of a fit in mini-batches was a third
+    higher, at the same seconds. For the command line: a library does not change the allocator of
+    the process that uses it.
     """
     if sys.platform == "linux":
-        settle = getattr(ctypes.CDLL(None), "mallopt", None)
-        if settle is not None:
-            settle(M_MMAP_THRESHOLD, MMAP_THRESHOLD)
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD)
 
 
 def trim_heap() -> None:
-    """Give what was freed back to the system, where it is glibc that keeps it.
+    """Give memory that glibc keeps back to the system; for the command line, as above.
 
-    It keeps freed arrays below 32 MB for later ones of that size. A stage of larger arrays gets
-    fresh memory beside them: on Cora that was a third of the peak.
+    glibc keeps freed arrays below 32 MB for later ones of that size. A stage of larger arrays takes
+    new memory beside them: on Cora that was a third of the peak.
     """
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Files that are written in one step: whole or not at all."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from xtcl.errors import UsageError
 from xtcl.graph.convert import as_graph
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, full_split
-from xtcl.nn import encoder_maker
+from xtcl.nn import encoder_factory
 from xtcl.planning.memory_plan import MemoryPlan, plan_fit
 from xtcl.planning.sizes import Sizes
 from xtcl.progress import Progress
@@ -192,7 +192,7 @@ def _training_side(
 
 def resolve_config(model: XTCL, task: Task) -> FitConfig:
     """The task's recipe with the parameters of `model` put in; refuses what cannot be used."""
-    encoder_maker(model.encoder, 1, {})  # an unknown name is refused before any work
+    encoder_factory(model.encoder, 1, {})  # an unknown name is refused before any work
     seed = model.random_state
     if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
         raise UsageError(f"random_state={seed} must be a whole number from 0 to 2**32 - 1.")

@@ -1,4 +1,4 @@
-"""How long work tells how far it is. The base class says nothing; the command line draws bars."""
+"""Progress of a fit. The base class shows nothing; the command line draws bars."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from xtcl.model_selection.search_space import (
     apply_values,
     parameters_of,
 )
-from xtcl.nn import encoder_maker
+from xtcl.nn import encoder_factory
 from xtcl.tasks import make_task
 
 EVERY = [(task, encoder) for task in ("nodes", "links") for encoder in ("gcn", "gat")]
@@ -48,7 +48,7 @@ def test_every_corner_is_a_recipe_that_can_be_used(task: str, encoder: str) -> N
         turned = apply_values(recipe, knobs, places).checked()
         for member in members(turned):
             with torch.device("meta"):
-                encoder_maker(encoder, 1, member.encoder)()
+                encoder_factory(encoder, 1, member.encoder)()
             assert 0 <= float(str(member.encoder.get("dropout", 0))) < 1
 
 

@@ -19,12 +19,12 @@ D = 5
 class Two(nn.Module):
     """Two of PyG's layers, as a user might have them."""
 
-    def __init__(self, kind: type[nn.Module], reach: int | None) -> None:
+    def __init__(self, kind: type[nn.Module], num_hops: int | None) -> None:
         super().__init__()
         self.convs = nn.ModuleList([kind(D, 6), kind(6, 4)])
         self.shown: list[int] = []
-        if reach is not None:
-            self.reach = reach
+        if num_hops is not None:
+            self.num_hops = num_hops
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         self.shown.append(len(x))
@@ -54,7 +54,7 @@ def made(name: str) -> nn.Module:
 
 
 def joined() -> EncoderEnsemble:
-    """Members of all kinds, one of them of a user whose reach is not known."""
+    """Members of all kinds, one of them of a user that does not tell how far it looks."""
     members = [made("pagerank"), made("batch norm"), made("two gat"), made("own sage")]
     members.append(Two(SAGEConv, None).double())
     return EncoderEnsemble(members, [1.0, 0.5, 0.2, 0.7, 0.3], attributes=0.9, trust=0.4).double()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from xtcl.config import TrainingConfig
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.nn import encoder_maker
+from xtcl.nn import encoder_factory
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.loss import contrastive_loss
 from xtcl.training.batch import PositiveLists
@@ -36,8 +36,8 @@ def run(
     """Train on the links of `graph` as positives."""
     x, edge_index = encoder_inputs(graph, CPU)
     chosen: dict[str, object] = {"width": 16} if isinstance(encoder, str) else {}
-    sources = [PositiveLists.from_links(graph.adjacency, draws=3)]
-    make = encoder_maker(encoder, x.shape[1], chosen | (encoder_options or {}))
+    sources = [PositiveLists.from_links(graph.adjacency, num_per_step=3)]
+    make = encoder_factory(encoder, x.shape[1], chosen | (encoder_options or {}))
     return train(make, x, edge_index, sources, settings, **options)
 
 

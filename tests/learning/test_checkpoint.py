@@ -49,19 +49,19 @@ def test_views_and_shared_memory_can_be_saved(tmp_path: Path) -> None:
 
 def test_parts_of_the_work_do_not_meet(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
-    checkpoints.inside("one").save("x", {"v": torch.tensor(1)})
-    checkpoints.inside("two").save("x", {"v": torch.tensor(2)})
+    checkpoints.subfolder("one").save("x", {"v": torch.tensor(1)})
+    checkpoints.subfolder("two").save("x", {"v": torch.tensor(2)})
     assert checkpoints.load("x") is None
-    assert_same(checkpoints.inside("one").load("x"), {"v": torch.tensor(1)})
-    assert_same(checkpoints.inside("two").load("x"), {"v": torch.tensor(2)})
+    assert_same(checkpoints.subfolder("one").load("x"), {"v": torch.tensor(1)})
+    assert_same(checkpoints.subfolder("two").load("x"), {"v": torch.tensor(2)})
 
 
 def test_no_checkpoints_keeps_nothing() -> None:
     nothing = NullCheckpoints()
     nothing.save("x", TENSORS)
-    nothing.inside("part").save("x", TENSORS)
+    nothing.subfolder("part").save("x", TENSORS)
     assert nothing.load("x") is None
-    assert nothing.inside("part").load("x") is None
+    assert nothing.subfolder("part").load("x") is None
 
 
 def test_any_flipped_bit_and_any_cut_counts_as_nothing(tmp_path: Path) -> None:
@@ -91,34 +91,34 @@ def test_a_folder_in_the_place_of_a_file_counts_as_nothing(tmp_path: Path) -> No
 
 def test_claim_keeps_its_own_and_throws_away_another_s(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "checkpoint")
-    checkpoints.claim("first")
+    checkpoints.take_ownership("first")
     checkpoints.save("x", TENSORS)
-    checkpoints.inside("part").save("y", TENSORS)
-    checkpoints.claim("first")
+    checkpoints.subfolder("part").save("y", TENSORS)
+    checkpoints.take_ownership("first")
     assert_same(checkpoints.load("x"), TENSORS)
-    assert_same(checkpoints.inside("part").load("y"), TENSORS)
-    checkpoints.claim("second")
+    assert_same(checkpoints.subfolder("part").load("y"), TENSORS)
+    checkpoints.take_ownership("second")
     assert checkpoints.load("x") is None
-    assert checkpoints.inside("part").load("y") is None
+    assert checkpoints.subfolder("part").load("y") is None
     checkpoints.save("x", TENSORS)
-    checkpoints.claim("second")
+    checkpoints.take_ownership("second")
     assert_same(checkpoints.load("x"), TENSORS)
 
 
 @pytest.mark.parametrize("mark", [b"", b"{", b"[]", b"{}", b"\xff", b'{"identity": 3}', b"null"])
 def test_a_damaged_mark_is_nobody_s(tmp_path: Path, mark: bytes) -> None:
     checkpoints = Checkpoints(tmp_path)
-    checkpoints.claim("mine")
+    checkpoints.take_ownership("mine")
     checkpoints.save("x", TENSORS)
     (tmp_path / "identity.json").write_bytes(mark)
-    checkpoints.claim("mine")
+    checkpoints.take_ownership("mine")
     assert checkpoints.load("x") is None
     assert json.loads((tmp_path / "identity.json").read_text()) == {"identity": "mine"}
 
 
 def test_unclaimed_data_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
-    for remove in (Checkpoints(tmp_path).clear, lambda: Checkpoints(tmp_path).claim("x")):
+    for remove in (Checkpoints(tmp_path).clear, lambda: Checkpoints(tmp_path).take_ownership("x")):
         with pytest.raises(DataError, match="no identity"):
             remove()
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
@@ -127,7 +127,7 @@ def test_unclaimed_data_are_left_alone(tmp_path: Path) -> None:
 def test_an_empty_folder_may_be_claimed_or_removed(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "checkpoint")
     checkpoints.folder.mkdir()
-    checkpoints.claim("mine")
+    checkpoints.take_ownership("mine")
     assert [path.name for path in checkpoints.folder.iterdir()] == ["identity.json"]
     checkpoints.clear()
     checkpoints.folder.mkdir()
@@ -139,9 +139,9 @@ def test_what_an_interrupted_removal_leaves_can_be_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = Checkpoints(tmp_path / "checkpoint")
-    checkpoints.claim("mine")
+    checkpoints.take_ownership("mine")
     checkpoints.save("x", TENSORS)
-    checkpoints.inside("part").save("y", TENSORS)
+    checkpoints.subfolder("part").save("y", TENSORS)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -157,9 +157,9 @@ def test_what_an_interrupted_removal_leaves_can_be_removed(
 
 def test_clear_removes_the_folder_and_may_be_repeated(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "checkpoint")
-    checkpoints.claim("mine")
+    checkpoints.take_ownership("mine")
     checkpoints.save("x", TENSORS)
-    checkpoints.inside("part").save("y", TENSORS)
+    checkpoints.subfolder("part").save("y", TENSORS)
     checkpoints.clear()
     assert not checkpoints.folder.exists()
     checkpoints.clear()

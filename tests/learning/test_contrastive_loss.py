@@ -14,7 +14,7 @@ from torch import Tensor
 
 from xtcl.config import Similarity
 from xtcl.nn.functional import normalize
-from xtcl.nn.loss import FEW, contrastive_loss
+from xtcl.nn.loss import FEW_POSITIVES, contrastive_loss
 
 SIMILARITIES: tuple[Similarity, ...] = ("cosine", "inner")
 
@@ -340,7 +340,7 @@ def test_a_row_of_zeros_has_the_gradient_of_the_row_itself() -> None:
     torch.testing.assert_close(rows.grad, torch.tensor([[5.0, -7.0], [-2.4, 1.8]]))
 
 
-@pytest.mark.parametrize("places", [1, FEW, FEW + 1])
+@pytest.mark.parametrize("places", [1, FEW_POSITIVES, FEW_POSITIVES + 1])
 def test_gradient_of_products_with_rows_of_their_own(places: int) -> None:
     draw = torch.Generator().manual_seed(0)
     z = torch.randn(6, 3, generator=draw, dtype=torch.float64).requires_grad_()
@@ -351,7 +351,7 @@ def test_gradient_of_products_with_rows_of_their_own(places: int) -> None:
 
 def test_products_under_autocast_have_a_gradient() -> None:
     z = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    own = torch.randint(6, (6, FEW + 1), generator=torch.Generator().manual_seed(1))
+    own = torch.randint(6, (6, FEW_POSITIVES + 1), generator=torch.Generator().manual_seed(1))
     with torch.autocast("cpu", torch.bfloat16):
         loss = contrastive_loss(z, own, own)
     torch.autograd.backward(loss)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from xtcl.nn.functional import SPARSE, dropout, sparse_dropout_linear
+from xtcl.nn.functional import MAX_DENSITY, dropout, sparse_dropout_linear
 from xtcl.relations.sparse import quiet_sparse
 from xtcl.training.trainer import seeded
 
@@ -64,7 +64,7 @@ def test_nothing_is_dropped(share: float, training: bool) -> None:
     assert torch.equal(dropout(x, share, training), x)
 
 
-@pytest.mark.parametrize("density", [0.0, SPARSE / 2, 0.9])
+@pytest.mark.parametrize("density", [0.0, MAX_DENSITY / 2, 0.9])
 def test_product_and_gradient_at_rest_are_the_linear_layer(density: float) -> None:
     rows, upstream = rows_of(density), torch.randn(40, 8)
     weights = [torch.ones(8, 30).mul_(0.1).requires_grad_() for _ in range(2)]
@@ -76,7 +76,7 @@ def test_product_and_gradient_at_rest_are_the_linear_layer(density: float) -> No
     torch.testing.assert_close(weights[0].grad, weights[1].grad)
 
 
-@pytest.mark.parametrize("density", [SPARSE / 2, 0.9])
+@pytest.mark.parametrize("density", [MAX_DENSITY / 2, 0.9])
 def test_in_training_each_value_is_dropped_or_scaled(density: float) -> None:
     rows, share = rows_of(density), 0.6
     weight = torch.eye(30).requires_grad_()  # the product is then the dropped rows themselves
@@ -90,7 +90,7 @@ def test_in_training_each_value_is_dropped_or_scaled(density: float) -> None:
 
 
 def test_rows_that_want_a_gradient_get_one() -> None:
-    rows = rows_of(SPARSE / 2).requires_grad_()
+    rows = rows_of(MAX_DENSITY / 2).requires_grad_()
     torch.autograd.backward(
         sparse_dropout_linear(rows, torch.ones(8, 30), 0.0, training=True).sum()
     )

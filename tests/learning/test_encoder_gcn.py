@@ -92,7 +92,7 @@ def test_gradient_for_attributes_that_want_one() -> None:
 def test_the_smoothed_rows_are_computed_once_per_graph() -> None:
     encoder, x, links = GCNEncoder(3, 4), normal(3, 3, dtype=torch.float32), torch.tensor(PATH)
     calls: list[int] = []
-    encoder.smoothed.propagation.register_forward_hook(lambda *_: calls.append(1))
+    encoder.smoothed_x.propagation.register_forward_hook(lambda *_: calls.append(1))
     for _ in range(3):
         encoder(x, links)
     assert len(calls) == 1

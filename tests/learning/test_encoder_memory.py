@@ -104,7 +104,7 @@ def test_computed_once() -> None:
     for tensors, other in (((a, b), 1), ((a, b), 1), ((b, a), 1), ((b, a), 2), ((b,), 2)):
         kept.get(compute, tensors, other)
     assert len(calls) == 4  # all but the second
-    kept.forget()
+    kept.clear()
     kept.get(compute, (b,), 2)
     assert len(calls) == 5
 

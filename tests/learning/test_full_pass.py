@@ -16,7 +16,7 @@ from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.gat import GATEncoder
 from xtcl.nn.gcn import GCNEncoder
 from xtcl.nn.loss import contrastive_loss
-from xtcl.planning.bytes import full_pass_bytes
+from xtcl.planning.training_bytes import full_pass_bytes
 
 NODES, COLUMNS, DRAWS = 1000, 60, 3
 

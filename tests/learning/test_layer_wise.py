@@ -44,18 +44,26 @@ def test_every_row_of_a_layer_is_computed_once(name: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(type(encoder), "layer", spy)
     with torch.no_grad():
         layer_wise(encoder, x, links, 20)
-    for number in range(len(encoder.looks)):
+    for number in range(len(encoder.uses_neighbours)):
         sizes = [rows for at, rows in made_rows if at == number]
         assert sum(sizes) == 40
         assert len(sizes) > 4
 
 
-def test_a_module_of_unknown_reach_sees_the_whole_graph() -> None:
+def test_a_module_without_num_hops_sees_the_whole_graph() -> None:
     (x, links), encoder = hubs(), Two(SAGEConv, None).double()
     with torch.no_grad():
         layer_wise(encoder, x, links, 10)
     assert encoder.shown == [40]
-    encoder.reach = 2
+    encoder.num_hops = 2
     with torch.no_grad():
         layer_wise(encoder, x, links, 10)
     assert max(encoder.shown[1:]) < 40
+
+
+def test_the_former_name_of_num_hops_works_and_warns() -> None:
+    (x, links), encoder = hubs(), Two(SAGEConv, None).double()
+    encoder.__dict__["reach"] = 2
+    with torch.no_grad(), pytest.warns(DeprecationWarning, match="num_hops"):
+        layer_wise(encoder, x, links, 10)
+    assert max(encoder.shown) < 40

@@ -53,7 +53,7 @@ def test_places_stand_for_the_nodes(
 ) -> None:
     table = torch.tensor(positives[: 2 * len(anchors)]).reshape(-1, 2)
     step = Batch(torch.tensor(anchors), table, torch.tensor(negatives, dtype=torch.int64))
-    nodes, places = step.apart()
+    nodes, places = step.relabel()
     named = {*anchors, *table.flatten().tolist(), *negatives} - {-1}
     assert nodes.tolist() == sorted(named)
     assert nodes[places.anchors].tolist() == anchors
@@ -66,7 +66,7 @@ def test_places_stand_for_the_nodes(
 def test_with_all_neighbours_the_embedding_is_the_full_one(name: str) -> None:
     (x, links), encoder = hubs(), made(name).eval()
     z, places = batch(x, links).embed(encoder, STEP, draws())
-    seeds, _ = STEP.apart()
+    seeds, _ = STEP.relabel()
     torch.testing.assert_close(z, encoder(x, links)[seeds])
     assert seeds[places.anchors].equal(STEP.anchors)
 
@@ -106,27 +106,27 @@ def test_only_what_a_step_needs_is_computed(name: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(type(encoder), "layer", spy)
     step = STEP._replace(positives=torch.full((4, 1), -1), negatives=torch.tensor([39]))
     batch(x, links, (1, 1)).embed(encoder, step, draws())
-    assert max(sizes) <= 4 * 2**encoder.reach
+    assert max(sizes) <= 4 * 2**encoder.num_hops
     assert sizes == sorted(sizes, reverse=True)
 
 
 def test_a_linear_encoder_needs_no_neighbours() -> None:
     (x, links), encoder = hubs(), made("pagerank")
     z, _ = batch(x, links, ()).embed(encoder, STEP, draws())
-    torch.testing.assert_close(z, encoder(x, links)[STEP.apart()[0]])
+    torch.testing.assert_close(z, encoder(x, links)[STEP.relabel()[0]])
 
 
 @pytest.mark.parametrize("encoder", [GCNEncoder(5, 4, layers=4), Two(SAGEConv, 4)])
 def test_too_few_numbers_of_neighbours(encoder: nn.Module) -> None:
-    mini, reach = batch(*hubs(), (10, 10)), encoder.reach
-    with pytest.raises(UsageError, match=rf"neighbours=\(10, 10\) has 2 .* looks {reach} links"):
+    mini, hops = batch(*hubs(), (10, 10)), encoder.num_hops
+    with pytest.raises(UsageError, match=rf"neighbours=\(10, 10\) has 2 .* looks {hops} links"):
         mini.embed(encoder, STEP, draws())
 
 
 def test_a_module_of_unknown_reach_gets_as_many_hops_as_there_are_numbers() -> None:
     (x, links), encoder = hubs(), Two(SAGEConv, None).double()
     z, _ = batch(x, links, (None, None)).embed(encoder, STEP, draws())
-    torch.testing.assert_close(z, encoder(x, links)[STEP.apart()[0]])
+    torch.testing.assert_close(z, encoder(x, links)[STEP.relabel()[0]])
 
 
 def test_links_left_out_stay_away_for_an_epoch() -> None:
@@ -139,7 +139,7 @@ def test_links_left_out_stay_away_for_an_epoch() -> None:
             mini.next_step(draws(9))
             seen.append(mini.links)
             z, _ = mini.embed(encoder, STEP, draws())
-            torch.testing.assert_close(z, encoder(x, mini.links)[STEP.apart()[0]])
+            torch.testing.assert_close(z, encoder(x, mini.links)[STEP.relabel()[0]])
     assert seen[0] is seen[1]
     assert seen[2] is seen[3]
     assert seen[0].shape != seen[2].shape or not seen[0].equal(seen[2])

@@ -16,7 +16,7 @@ from xtcl.nn.encoder import LayerwiseEncoder, encoder_inputs
 from xtcl.nn.gat import GATEncoder
 from xtcl.nn.gcn import GCNEncoder
 from xtcl.nn.loss import contrastive_loss
-from xtcl.planning.bytes import mini_pass_bytes
+from xtcl.planning.training_bytes import mini_pass_bytes
 from xtcl.training.batch import Batch, LinkDropout
 from xtcl.training.neighbor_sampling import MiniBatch
 
@@ -33,7 +33,7 @@ def measured(encoder: LayerwiseEncoder, degree: int, signal: float) -> tuple[int
     nodes = torch.randint(NODES, (100, 1 + DRAWS), generator=draws)
     step = Batch(nodes[:, 0], nodes[:, 1:], torch.randint(NODES, (32,), generator=draws))
     encoder.train()
-    encoder.smoothed(x, links)
+    encoder.smoothed_x(x, links)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
         z, rows = passes.embed(encoder, step, draws)
         loss = contrastive_loss(z, rows.positives, rows.negatives, anchors=rows.anchors)

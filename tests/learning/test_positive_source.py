@@ -31,14 +31,14 @@ tables = st.tuples(st.integers(1, 12), st.integers(0, 5), st.integers(0, 10**6))
 
 @given(table=tables, dtype=st.sampled_from((np.int64, np.int32)))
 def test_from_table(table: np.ndarray, dtype: type) -> None:
-    source = PositiveLists.from_table(table.astype(dtype), draws=2)
+    source = PositiveLists.from_table(table.astype(dtype), num_per_step=2)
     assert lists_of(source) == [[int(v) for v in row if v != -1] for row in table]
     assert source.start.dtype == source.members.dtype == torch.int64
 
 
 @given(graph=graphs())
 def test_from_links(graph: Graph) -> None:
-    source = PositiveLists.from_links(graph.adjacency, draws=2)
+    source = PositiveLists.from_links(graph.adjacency, num_per_step=2)
     pairs = set(map(tuple, graph.edges.T.tolist()))
     nodes = range(graph.num_nodes)
     neighbours = [[v for v in nodes if (min(u, v), max(u, v)) in pairs] for u in nodes]
@@ -68,7 +68,9 @@ def test_draws_only_members(table: np.ndarray, draws: int, seed: int) -> None:
 
 def test_every_member_is_drawn_as_often() -> None:
     table = np.array([[4, -1, 2, 0, 1, 3, 5], [6, 6, 0, -1, -1, -1, -1], [-1] * 7])
-    found = PositiveLists.from_table(table, draws=6000).draw(torch.arange(3), seeded(0)).numpy()
+    found = (
+        PositiveLists.from_table(table, num_per_step=6000).draw(torch.arange(3), seeded(0)).numpy()
+    )
     assert chisquare(np.bincount(found[0], minlength=6)).pvalue > 0.01
     # Twice in the list is drawn twice as often.
     assert chisquare(np.bincount(found[1])[[0, 6]], [2000, 4000]).pvalue > 0.01
@@ -76,7 +78,7 @@ def test_every_member_is_drawn_as_often() -> None:
 
 
 def test_draws_are_independent() -> None:
-    source = PositiveLists.from_table(np.array([[0, 1], [0, 1]]), draws=8000)
+    source = PositiveLists.from_table(np.array([[0, 1], [0, 1]]), num_per_step=8000)
     found = source.draw(torch.arange(2), seeded(0)).numpy()
     joint = np.bincount(2 * found[0] + found[1], minlength=4)
     assert chisquare(joint).pvalue > 0.01
@@ -84,7 +86,7 @@ def test_draws_are_independent() -> None:
 
 def test_the_generator_decides() -> None:
     torch.manual_seed(5)
-    source = PositiveLists.from_table(np.tile(np.arange(50), (50, 1)), draws=3)
+    source = PositiveLists.from_table(np.tile(np.arange(50), (50, 1)), num_per_step=3)
     nodes = torch.arange(50)
     first, again, other = (source.draw(nodes, seeded(seed)) for seed in (1, 1, 2))
     assert torch.equal(first, again)
@@ -98,7 +100,7 @@ def test_the_smallest_and_the_largest_chance(
     monkeypatch.setattr(torch, "rand", lambda *size, **_: torch.full(size, chance))
     lengths = torch.arange(1, 400)
     start = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
-    source = PositiveLists(start, torch.arange(int(start[-1])), draws=1)
+    source = PositiveLists(start, torch.arange(int(start[-1])), num_per_step=1)
     found = source.draw(torch.arange(len(lengths)), seeded(0))[:, 0]
     assert torch.equal(found, start[:-1] if place == "first" else start[1:] - 1)
 
@@ -107,8 +109,8 @@ def test_sources_side_by_side_with_their_weights() -> None:
     table = np.array([[1, 2], [2, -1], [-1, -1]])
     links = sp.csr_array(np.array([[0, 0, 1], [0, 0, 0], [1, 0, 0]], dtype=np.float32))
     sources = [
-        PositiveLists.from_table(table, draws=2, weight=0.5),
-        PositiveLists.from_links(links, draws=3, weight=2),
+        PositiveLists.from_table(table, num_per_step=2, weight=0.5),
+        PositiveLists.from_links(links, num_per_step=3, weight=2),
     ]
     nodes = torch.tensor([2, 0])
     positives, weights = draw_positives(sources, nodes, seeded(3))

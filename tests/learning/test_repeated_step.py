@@ -9,7 +9,7 @@ from torch import Tensor
 from xtcl import cuda_graphs as repeated_step
 from xtcl.config import TrainingConfig
 from xtcl.cuda_graphs import GraphedStep, side_stream
-from xtcl.device import DRIVER, limit_gpu_memory
+from xtcl.device import DRIVER_BYTES, limit_gpu_memory
 from xtcl.nn.gcn import GCNEncoder
 from xtcl.training import trainer
 from xtcl.training.batch import PositiveLists
@@ -84,7 +84,7 @@ def test_memory_that_runs_out_in_a_recording_leaves_everything_as_it_was() -> No
         torch.empty(blocks * block, dtype=torch.uint8, device=device)
         return rows.sum() + torch.rand((), generator=generator, device=device)
 
-    with limit_gpu_memory(DRIVER + 10 * block, device), side_stream(device):
+    with limit_gpu_memory(DRIVER_BYTES + 10 * block, device), side_stream(device):
         take = GraphedStep(step, generator)
         found = [float(take(torch.ones(3, device=device))) for _ in range(5)]
     generator.manual_seed(3)

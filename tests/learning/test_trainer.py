@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from xtcl.config import TrainingConfig
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
-from xtcl.nn import encoder_maker
+from xtcl.nn import encoder_factory
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.loss import contrastive_loss
 from xtcl.training.batch import PositiveLists
@@ -244,11 +244,11 @@ def test_what_the_loss_is_given() -> None:
     x, edge_index = encoder_inputs(graph, CPU)
     table = np.random.default_rng(0).integers(-1, graph.num_nodes, size=(graph.num_nodes, 4))
     sources = [
-        PositiveLists.from_table(table, draws=2, weight=0.25),
-        PositiveLists.from_links(graph.adjacency, draws=3),
+        PositiveLists.from_table(table, num_per_step=2, weight=0.25),
+        PositiveLists.from_links(graph.adjacency, num_per_step=3),
     ]
     settings = TrainingConfig(epochs=30, negatives=50, similarity="inner", temperature=0.9)
-    make = encoder_maker("gcn", x.shape[1], {"width": 4})
+    make = encoder_factory("gcn", x.shape[1], {"width": 4})
     train(make, x, edge_index, sources, settings, loss=spy)
     assert len(calls) == 30
     for positives, negatives, options in calls:
@@ -283,8 +283,8 @@ def test_the_trained_encoder_holds_no_data(encoder: str, link_dropout: float) ->
     graph = planted(30)
     x, edge_index = encoder_inputs(graph, CPU)
     settings = TrainingConfig(epochs=2, negatives=16, link_dropout=link_dropout)
-    sources = [PositiveLists.from_links(graph.adjacency, draws=3)]
-    make = encoder_maker(encoder, x.shape[1], {"width": 16, "layers": 2, "hops": 1})
+    sources = [PositiveLists.from_links(graph.adjacency, num_per_step=3)]
+    make = encoder_factory(encoder, x.shape[1], {"width": 16, "layers": 2, "hops": 1})
     trained = train(make, x, edge_index, sources, settings)
     gone = [weakref.ref(x), weakref.ref(edge_index)]
     del x, edge_index

@@ -133,15 +133,17 @@ def test_a_module_of_the_user_s_own_trains_on_subgraphs() -> None:
     assert torch.equal(trained.embedding, embed(module, x, edge_index))
 
 
-def test_a_watch_sees_layer_wise_embeddings() -> None:
+def test_early_stopping_sees_layer_wise_embeddings() -> None:
     shown: list[Tensor] = []
 
-    def judge(embedding: Tensor) -> float:
+    def scorer(embedding: Tensor) -> float:
         shown.append(embedding)
         return float(len(shown))
 
     settings = replace(SETTINGS, epochs=4, batch=BatchConfig((3,), block=16))
-    module, trained = run(planted(40), settings, "gcn", DEEP, watch=EarlyStopping(judge, every=2))
+    module, trained = run(
+        planted(40), settings, "gcn", DEEP, early_stopping=EarlyStopping(scorer, every=2)
+    )
     assert trained.embedding is shown[-1]
     x, edge_index = encoder_inputs(planted(40), CPU)
     torch.testing.assert_close(shown[-1], embed(module, x, edge_index))

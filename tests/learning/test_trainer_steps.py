@@ -16,7 +16,7 @@ from small_training import CPU, interrupting, planted, run
 from torch import Tensor
 
 from xtcl.config import BatchConfig, TrainingConfig
-from xtcl.nn import encoder_maker
+from xtcl.nn import encoder_factory
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.gat import GATEncoder
 from xtcl.nn.gcn import GCNEncoder
@@ -127,7 +127,7 @@ def test_positives_are_those_of_the_anchors_and_all_is_drawn_anew() -> None:
     following = (np.arange(40)[:, None] + [1, 2]) % 40
     sources = [PositiveLists.from_table(following, None), PositiveLists.from_table(following, 1)]
     settings = TrainingConfig(epochs=2, anchors=10, negatives=20)
-    make = encoder_maker("gcn", x.shape[1], {"width": 4})
+    make = encoder_factory("gcn", x.shape[1], {"width": 4})
     train(make, x, edge_index, sources, settings, loss=seen)
     assert len(seen.anchors) == 8
     for anchors, positives in zip(seen.anchors, seen.positives, strict=True):

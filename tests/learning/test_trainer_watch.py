@@ -1,4 +1,4 @@
-"""Training under the eyes of a judge."""
+"""Training with early stopping."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ DEEP: dict[str, object] = {"layers": 2, "hops": 1, "batch_norm": True}
 
 
 def best_is(number: int) -> Callable[[Tensor], float]:
-    """A judge who likes the embedding that he is shown as that number best."""
+    """A scorer who likes the embedding that he is shown as that number best."""
     count = 0
 
-    def judge(_: Tensor) -> float:
+    def scorer(_: Tensor) -> float:
         nonlocal count
         count += 1
         return -float(abs(count - number))
 
-    return judge
+    return scorer
 
 
 @pytest.mark.parametrize(("best", "trained_for"), [(1, 6), (2, 8), (4, 12), (5, 12), (6, 12)])
@@ -39,12 +39,12 @@ def test_the_best_embedding_is_returned_and_training_stops(
         planted(30),
         SETTINGS,
         encoder_options=encoder_options,
-        watch=watch,
+        early_stopping=watch,
         on_epoch=lambda epoch, _: epochs.append(epoch),
     )
     assert epochs == list(range(1, trained_for + 1))
     assert len(watched.losses) == trained_for
-    assert watch.epochs == 2 * best
+    assert watch.best_epoch == 2 * best
     assert watched.embedding is watch.embedding
     # As good as training for that long in the first place: being watched changes nothing.
     short = TrainingConfig(epochs=2 * best, anchors=10, negatives=16)
@@ -56,11 +56,13 @@ def test_the_best_embedding_is_returned_and_training_stops(
 def test_the_judge_sees_embeddings_without_dropout_or_gradient() -> None:
     shown: list[Tensor] = []
 
-    def judge(embedding: Tensor) -> float:
+    def scorer(embedding: Tensor) -> float:
         shown.append(embedding)
         return 0.0
 
-    module, _ = run(planted(30), SETTINGS, watch=EarlyStopping(judge, every=4, patience=3))
+    module, _ = run(
+        planted(30), SETTINGS, early_stopping=EarlyStopping(scorer, every=4, patience=3)
+    )
     assert [tuple(each.shape) for each in shown] == [(30, 16)] * 3
     assert not any(each.requires_grad for each in shown)
     for epochs, each in zip((4, 8, 12), shown, strict=True):
@@ -77,17 +79,17 @@ def test_the_judge_sees_embeddings_without_dropout_or_gradient() -> None:
     ],
     ids=["never asked", "never pleased"],
 )
-def test_without_a_verdict_the_last_embedding_is_returned(watch: EarlyStopping) -> None:
-    _, watched = run(planted(30), SETTINGS, watch=watch)
+def test_without_a_score_the_last_embedding_is_returned(watch: EarlyStopping) -> None:
+    _, watched = run(planted(30), SETTINGS, early_stopping=watch)
     _, alone = run(planted(30), SETTINGS)
-    assert watch.epochs == 0
+    assert watch.best_epoch == 0
     assert torch.equal(watched.embedding, alone.embedding)
 
 
 def test_a_best_embedding_that_overflowed_is_refused() -> None:
-    def judge(embedding: Tensor) -> float:
+    def scorer(embedding: Tensor) -> float:
         embedding[0, 0] = float("inf")
         return 1.0
 
     with pytest.raises(DataError, match=r"The embedding overflowed in epoch 12\. Lower learning"):
-        run(planted(30), SETTINGS, watch=EarlyStopping(judge, every=2, patience=99))
+        run(planted(30), SETTINGS, early_stopping=EarlyStopping(scorer, every=2, patience=99))

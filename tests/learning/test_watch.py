@@ -1,4 +1,4 @@
-"""Early stopping by a judge, against the rule written out over a list of verdicts."""
+"""Early stopping by a score, against the rule written out over a list of scores."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.training.early_stopping import FALL, LEAST_GAIN, LOOKS, EarlyStopping
+from xtcl.training.early_stopping import EarlyStopping
 
 NAN = float("nan")
 
 
-def saying(verdicts: Iterable[float]) -> Callable[[Tensor], float]:
-    """A judge with its verdicts prepared."""
-    prepared = iter(verdicts)
+def saying(scores: Iterable[float]) -> Callable[[Tensor], float]:
+    """A scorer with its scores prepared."""
+    prepared = iter(scores)
     return lambda _: next(prepared)
 
 
 def follow(watch: EarlyStopping, epochs: int) -> int:
     """The epoch a training would stop after, whose embedding of an epoch is its number."""
     for epoch in range(1, epochs + 1):
-        if watch.seen_enough(epoch, partial(torch.tensor, float(epoch))):
+        if watch.should_stop(epoch, partial(torch.tensor, float(epoch))):
             return epoch
     return epochs
 
 
-def rule(verdicts: list[float], every: int, patience: int, epochs: int) -> tuple[int, int]:
-    """The best epoch (0: none) and the last, from the whole list of verdicts."""
-    seen = verdicts[: epochs // every]
+def rule(scores: list[float], every: int, patience: int, epochs: int) -> tuple[int, int]:
+    """The best epoch (0: none) and the last, from the whole list of scores."""
+    seen = scores[: epochs // every]
     mark, marked = -float("inf"), 0
-    for last, verdict in enumerate(seen, start=1):
-        if verdict > mark + LEAST_GAIN:
-            mark, marked = verdict, last * every
+    for last, score in enumerate(seen, start=1):
+        if score > mark + EarlyStopping.min_gain:
+            mark, marked = score, last * every
         paused = last * every - marked >= patience + marked
         if paused or _fallen(seen[:last]):
             return _first_best(seen[:last]) * every, last * every
@@ -45,9 +45,10 @@ def rule(verdicts: list[float], every: int, patience: int, epochs: int) -> tuple
 
 
 def _fallen(seen: list[float]) -> bool:
-    means = [sum(seen[i : i + LOOKS]) / LOOKS for i in range(len(seen) - LOOKS + 1)]
+    size = EarlyStopping.num_scores
+    means = [sum(seen[i : i + size]) / size for i in range(len(seen) - size + 1)]
     numbers = [mean for mean in means if mean > -float("inf")]
-    return bool(numbers) and means[-1] < max(numbers) - FALL
+    return bool(numbers) and means[-1] < max(numbers) - EarlyStopping.max_drop
 
 
 def _first_best(seen: list[float]) -> int:
@@ -56,7 +57,7 @@ def _first_best(seen: list[float]) -> int:
 
 
 @given(
-    verdicts=st.lists(
+    scores=st.lists(
         st.sampled_from((0.1, 0.2, 0.5, 0.5005, 0.501, 0.9, NAN, -float("inf"))),
         min_size=30,
         max_size=30,
@@ -65,21 +66,21 @@ def _first_best(seen: list[float]) -> int:
     patience=st.integers(1, 4),
     epochs=st.integers(1, 30),
 )
-def test_is_the_rule(verdicts: list[float], every: int, patience: int, epochs: int) -> None:
-    watch = EarlyStopping(saying(verdicts), every, patience)
-    best, last = rule(verdicts, every, patience, epochs)
+def test_is_the_rule(scores: list[float], every: int, patience: int, epochs: int) -> None:
+    watch = EarlyStopping(saying(scores), every, patience)
+    best, last = rule(scores, every, patience, epochs)
     assert follow(watch, epochs) == last
-    assert watch.epochs == best
+    assert watch.best_epoch == best
     if best:
         assert watch.embedding is not None
         assert watch.embedding.item() == best
-        assert watch.best == verdicts[best // every - 1]
+        assert watch.best_score == scores[best // every - 1]
     else:
         assert watch.embedding is None
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "best", "last"),
+    ("scores", "best", "last"),
     [
         ([0.5, 0.6, 0.6, 0.6, 0.6], 4, 10),  # a tie is not better
         ([0.5, 0.4, 0.6, 0.6, 0.6, 0.6], 6, 12),  # something better begins the count anew
@@ -88,30 +89,32 @@ def test_is_the_rule(verdicts: list[float], every: int, patience: int, epochs: i
         ([-3.0, -2.0, NAN, NAN, NAN], 4, 10),
         ([0.5, 0.5004, 0.5008], 6, 6),  # too little to count as progress, and yet the best
         ([0.1, 0.4, 0.5, 0.5, 0.5, 0.48], 6, 12),  # a fall
-        ([0.1, 0.4, 0.5, 0.5, 0.494, 0.5], 6, 12),  # one low verdict is none
+        ([0.1, 0.4, 0.5, 0.5, 0.494, 0.5], 6, 12),  # one low score is none
         ([NAN], 0, 2),
     ],
 )
-def test_by_hand(verdicts: list[float], best: int, last: int) -> None:
-    watch = EarlyStopping(saying(verdicts), every=2, patience=2)
+def test_by_hand(scores: list[float], best: int, last: int) -> None:
+    watch = EarlyStopping(saying(scores), every=2, patience=2)
     assert follow(watch, 12) == last
-    assert watch.epochs == best
+    assert watch.best_epoch == best
 
 
 @pytest.mark.parametrize(
-    ("to_beat", "last"),
+    ("best_other", "last"),
     [(0.5, 14), (0.52, 14), (0.53, 8), (-float("inf"), 14)],  # 2 * 6 + 2, or 6 + 2
 )
-def test_what_is_far_behind_waits_less(to_beat: float, last: int) -> None:
-    watch = EarlyStopping(saying([0.1, 0.4, 0.5, *[0.5] * 9]), every=2, patience=2, to_beat=to_beat)
+def test_what_is_far_behind_waits_less(best_other: float, last: int) -> None:
+    watch = EarlyStopping(
+        saying([0.1, 0.4, 0.5, *[0.5] * 9]), every=2, patience=2, best_other=best_other
+    )
     assert follow(watch, 24) == last
-    assert watch.epochs == 6
+    assert watch.best_epoch == 6
 
 
-def test_embeds_only_when_it_asks_and_shows_the_judge_what_it_keeps() -> None:
+def test_embeds_only_when_it_asks_and_scores_what_it_keeps() -> None:
     shown: list[Tensor] = []
 
-    def judge(embedding: Tensor) -> float:
+    def scorer(embedding: Tensor) -> float:
         shown.append(embedding)
         return 1.0
 
@@ -121,18 +124,18 @@ def test_embeds_only_when_it_asks_and_shows_the_judge_what_it_keeps() -> None:
         made.append(torch.zeros(1))
         return made[-1]
 
-    watch = EarlyStopping(judge, every=3, patience=9)
+    watch = EarlyStopping(scorer, every=3, patience=9)
     for epoch in range(1, 11):
-        watch.seen_enough(epoch, embed)
+        watch.should_stop(epoch, embed)
     assert len(made) == len(shown) == 3
     assert watch.embedding is shown[0] is made[0]
 
 
-def test_training_too_short_to_be_judged() -> None:
+def test_training_too_short_to_be_scored() -> None:
     watch = EarlyStopping(saying([]), every=10)
     assert follow(watch, 9) == 9
     assert watch.embedding is None
-    assert watch.epochs == 0
+    assert watch.best_epoch == 0
 
 
 @pytest.mark.parametrize("options", [{"every": 0}, {"patience": 0}, {"every": -1}])

@@ -14,9 +14,9 @@ from xtcl.graph.datasets.synthetic import block_model
 from xtcl.nn import loss
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.gcn import GCNEncoder
-from xtcl.planning.bytes import encoder_of, step_bytes
 from xtcl.planning.memory_plan import NO_LIMIT, plan_stages
 from xtcl.planning.sizes import Sizes
+from xtcl.planning.training_bytes import encoder_of, step_bytes
 from xtcl.tasks import make_task
 
 NODES, COLUMNS = 1000, 60
@@ -65,7 +65,7 @@ def test_attention_and_mini_batches_are_not_recorded() -> None:
 
 def test_by_hand_it_is_what_the_loss_of_a_gpu_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a CPU, where the loss can be had in the form that a GPU takes."""
-    monkeypatch.setattr(loss, "FEW", 0)
+    monkeypatch.setattr(loss, "FEW_POSITIVES", 0)
     known = replace(work("links"), device="cuda")
     member = known.recipe.plans[0].members[0]
     member = replace(member, training=replace(member.training, link_dropout=0.0))

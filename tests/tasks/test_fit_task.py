@@ -108,8 +108,8 @@ def test_link_training_draws_known_links_and_weighs_candidates() -> None:
     view = TrainingView.of(side.graph)
     table = np.tile(np.arange(10), (80, 1))
     links, candidates = LinkPrediction().sources(view, table, recipe)
-    assert (links.draws, links.weight) == (recipe.link_draws, 1.0)
-    assert (candidates.draws, candidates.weight) == (recipe.draws, recipe.candidate_weight)
+    assert (links.num_per_step, links.weight) == (recipe.link_draws, 1.0)
+    assert (candidates.num_per_step, candidates.weight) == (recipe.draws, recipe.candidate_weight)
     neighbours = [set(row.nonzero()[0].tolist()) for row in side.graph.adjacency.toarray()]
     for node in range(80):
         members = links.members[links.start[node] : links.start[node + 1]]
@@ -122,7 +122,7 @@ def test_node_training_draws_the_sampler_s_positives() -> None:
     (source,) = NodeClassification().sources(TrainingView.of(GRAPH), table, recipe)
     assert source.members.tolist() == [1, 2, 0]
     assert source.start.tolist() == [0, 2, 3, 3]
-    assert (source.draws, source.weight) == (recipe.draws, 1.0)
+    assert (source.num_per_step, source.weight) == (recipe.draws, 1.0)
 
 
 def test_the_sampler_sees_the_training_labels_only() -> None:

@@ -209,9 +209,9 @@ def test_the_epochs_are_those_after_which_the_judge_saw_the_best() -> None:
 
     watch = EarlyStopping(lambda z: hidden_auc(z.double().numpy()))
     for epochs in range(1, 71):
-        if watch.seen_enough(epochs, partial(trained_for, epochs)):
+        if watch.should_stop(epochs, partial(trained_for, epochs)):
             break
-    best_epochs = watch.epochs
+    best_epochs = watch.best_epoch
     whole = fit_task(SIDE, LinkPrediction(), recipe, options).fitted
     assert [member.training.epochs for member in whole.plan.members] == [best_epochs]
     assert [len(curve) for curve in whole.losses] == [best_epochs]

@@ -180,6 +180,7 @@ GB = 2**30
 
 
 LONG = 3600
+"""Seconds from which a faster way is suggested."""
 
 
 SHORTER = "For less, give fit --cap 32: a relation then counts a node's 32 best alone."

@@ -99,8 +99,8 @@ def fit(
     for method in methods:
         method.check_task(task.value)
     with distributed(device) as ranks:
-        stderr = Console(stderr=True, quiet=not ranks.first)
-        if ranks.first and not dry_run:
+        stderr = Console(stderr=True, quiet=not ranks.is_main)
+        if ranks.is_main and not dry_run:
             check_out(out, resume)
         if config is not None and sampler == "paper":
             raise UsageError("--sampler paper is a recipe of its own: leave it out, or --config.")
@@ -124,17 +124,17 @@ def fit(
         split = make_split(whole, task.value, seed, training_share(graph, task.value, train))
         prepared = prepare(model, whole, split, settings)  # refuses too little memory
         if dry_run:
-            if ranks.first:
+            if ranks.is_main:
                 _show_plan(prepared, as_json)
             return
         for note in prepared.plan.notes:
             stderr.print(note, soft_wrap=True, markup=False)
         checkpoints = Checkpoints(out / CHECKPOINTS)
-        finished = bool(ranks.agreed(is_finished(out)))
+        finished = bool(ranks.broadcast_float(is_finished(out)))
         start = time.perf_counter()
         if not finished:
             _fit(model, prepared, checkpoints, resume)
-    if not ranks.first:
+    if not ranks.is_main:
         return
     if finished:
         metrics = finished_metrics(out, prepared.identity)
@@ -176,15 +176,15 @@ def _fit(model: XTCL, prepared: PreparedFit, checkpoints: Checkpoints, resume: b
     """Fit, from what `checkpoints` hold of the same fit where that is wanted."""
     from xtcl.distributed import world
 
-    world().check_same(prepared.identity)
-    if world().first:
+    world().assert_same(prepared.identity)
+    if world().is_main:
         if not resume:
             checkpoints.clear()
-        checkpoints.claim(prepared.identity)
+        checkpoints.take_ownership(prepared.identity)
     try:
         model.fit_prepared(prepared, checkpoints=checkpoints)
     except KeyboardInterrupt:
-        if world().first:
+        if world().is_main:
             typer.echo("Interrupted; the same command with --resume goes on from here.", err=True)
         raise typer.Exit(INTERRUPTED) from None
 

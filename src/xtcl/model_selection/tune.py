@@ -19,7 +19,7 @@ from xtcl.config import FitConfig, to_builtin
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.model_selection.search_space import Parameter, apply_values, parameters_of
-from xtcl.nn import encoder_maker
+from xtcl.nn import encoder_factory
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, fit_task
@@ -90,7 +90,7 @@ def tune(
     """
     if trials < 1:
         raise UsageError(f"trials={trials} must be at least 1.")
-    encoder_maker(encoder, 1, {})  # an unknown name is refused before any work
+    encoder_factory(encoder, 1, {})  # an unknown name is refused before any work
     known_task = make_task(task)
     default = known_task.recipe(encoder)
     parameters = parameters_of(task, default)

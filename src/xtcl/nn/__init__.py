@@ -1,4 +1,4 @@
-"""Encoders: modules that turn `(x, edge_index)` into embeddings."""
+"""Encoders, which turn `(x, edge_index)` into embeddings, and the contrastive loss."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from torch import nn
 from xtcl.errors import UsageError
 from xtcl.nn.gat import GATEncoder
 from xtcl.nn.gcn import GCNEncoder
+from xtcl.nn.loss import contrastive_loss
+
+__all__ = ["ENCODERS", "GATEncoder", "GCNEncoder", "contrastive_loss", "encoder_factory"]
 
 ENCODERS: dict[str, type[nn.Module]] = {"gcn": GCNEncoder, "gat": GATEncoder}
 
 
-def encoder_maker(
+def encoder_factory(
     encoder: str | nn.Module, in_features: int, options: dict[str, object]
 ) -> Callable[[], nn.Module]:
-    """A function that makes a fresh encoder.
+    """A function that makes a new encoder.
 
-    A module of the user's own takes `(x, edge_index)`; every call gives a copy of it as it is, so
-    that fitting never changes the original and starts from the same weights each time.
+    `encoder` is a name or a module of the user's own that takes `(x, edge_index)`. Of a module each
+    call returns a copy, so that fitting never changes the original and always starts from the same
+    weights.
     """
     if isinstance(encoder, nn.Module):
         return lambda: copy.deepcopy(encoder)

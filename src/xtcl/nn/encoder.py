@@ -1,4 +1,4 @@
-"""Encoders that are made of layers, each of which looks no further than the next link."""
+"""Encoders that are made of layers, each of which reads no further than direct neighbours."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from xtcl.relations.sparse import dense_on
 class LayerwiseEncoder(nn.Module, ABC):
     """Layers over smoothed attributes, which are computed once and need no gradient.
 
-    Layer by layer such an encoder can also be computed for some of the nodes: see
-    `xtcl.learning.mini_batch` and `xtcl.learning.layer_wise`.
+    Such an encoder can also be computed layer by layer for some of the nodes
+    (`xtcl.training.neighbor_sampling`).
     """
 
-    smoothed: SmoothedAttributes
+    smoothed_x: SmoothedAttributes
 
     @property
     @abstractmethod
@@ -30,26 +30,26 @@ class LayerwiseEncoder(nn.Module, ABC):
 
     @property
     @abstractmethod
-    def looks(self) -> tuple[bool, ...]:
+    def uses_neighbours(self) -> tuple[bool, ...]:
         """For each layer whether it reads a node's neighbours, or only the node itself."""
 
     @property
-    def reach(self) -> int:
+    def num_hops(self) -> int:
         """How many links far the layers look."""
-        return sum(self.looks)
+        return sum(self.uses_neighbours)
 
     @abstractmethod
     def layer(self, number: int, h: Tensor, links: EdgeIndex | Block) -> Tensor:
-        """What layer `number` makes of the rows `h`.
+        """The output of layer `number` for the rows `h`.
 
-        `links` are those of all nodes, or a block: `h` then has the rows of its sources,
-        and the result those of its targets. A layer that does not look does not read it.
+        `links` are those of all nodes, or a block: `h` then has the rows of its sources, and the
+        result those of its targets. A layer that does not use neighbours does not read them.
         """
 
     def forward(self, x: Tensor, edge_index: EdgeIndex) -> Tensor:
         """Embeddings [V, width]."""
-        h: Tensor = self.smoothed(x, edge_index)
-        for number in range(len(self.looks)):
+        h: Tensor = self.smoothed_x(x, edge_index)
+        for number in range(len(self.uses_neighbours)):
             h = self.layer(number, h, edge_index)
         return h
 
@@ -65,7 +65,7 @@ class SmoothedAttributes(nn.Module):
     def forward(self, x: Tensor, links: EdgeIndex) -> Tensor:
         """The smoothed rows [V, D]; computed again only when x or the links change.
 
-        With x that wants a gradient the result belongs to one pass, and is computed in each.
+        With an x that requires a gradient they are computed in every pass.
         """
 
         def compute() -> Tensor:
@@ -78,15 +78,16 @@ class SmoothedAttributes(nn.Module):
 
 
 RANDOM_FEATURES = 256
+"""Columns of the random attributes of a graph without attributes."""
 
 
 def encoder_inputs(graph: Graph, device: torch.device) -> tuple[Tensor, Tensor]:
     """Attributes with rows of unit length, and links in both directions.
 
-    A graph without attributes gets random ones. Smoothed over the links they tell where a node
-    lies: a random projection of the powers of the adjacency (Chen and others, "Fast and Accurate
-    Network Embeddings via Very Sparse Random Projection", CIKM 2019). Their seed is fixed, so that
-    the same graph always gets the same.
+    A graph without attributes gets random ones. Smoothed over the links they are a random
+    projection of the powers of the adjacency, which shows where in the graph a node lies (Chen and
+    others, "Fast and Accurate Network Embeddings via Very Sparse Random Projection", CIKM 2019).
+    The seed is fixed, so the same graph always gets the same attributes.
     """
     if graph.has_attributes:
         x = dense_on(graph.attributes, device)

@@ -1,4 +1,4 @@
-"""Several encoders side by side, with the attributes they started from."""
+"""Several encoders, concatenated with the attributes they started from."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from xtcl.nn.functional import normalize
 from xtcl.nn.propagation import Propagation
 
 HOPS = (0, 1, 2)
-"""How often the attributes that stand beside the members are smoothed."""
+"""Steps of smoothing of the attributes that are concatenated to the members."""
 
 
-ROWS = 2**15
-"""Rows of a part that are brought to their length at a time: copies of all would be as large again
-as the embedding itself."""
+ROWS_PER_COPY = 2**15
+"""Rows of a part that are normalised at a time: a copy of all would be as large as the embedding.
+"""
 
 
 class EncoderEnsemble(nn.Module):
-    r"""The members' embeddings beside attributes smoothed 0, 1 and 2 times.
+    r"""The members' embeddings, concatenated with attributes smoothed 0, 1 and 2 times.
 
     .. math:: z_u = \big[\, \sqrt t\, w_1 z^1_u \;\Vert\; \dots \;\Vert\;
               \sqrt t\, w_m z^m_u \;\Vert\;
               a \, (x_u \;\Vert\; (\hat A x)_u \;\Vert\; (\hat A^2 x)_u) / \sqrt 3 \,\big]
 
-    with every part at unit length before it is weighted. Training keeps what the positives share
-    and lets go of the rest; a head that sees the attributes too loses nothing (a skip connection,
-    as in Xu and others, "Representation Learning on Graphs with Jumping Knowledge Networks", ICML
-    2018). A part with a small weight is one that a head with a strong penalty all but ignores.
-    `attributes` is a; 0 leaves them out, and one member without them is given as it is. `trust` is
-    t, how far the positives can be trusted, one number between 0 and 1 for all nodes: what was
-    learned from doubtful ones weighs less beside the attributes. Without attributes t is 1.
+    with the rows of every part at unit length before they are weighted. Training keeps what the
+    positives share and discards the rest. The attributes are a skip connection, as in Xu and
+    others, "Representation Learning on Graphs with Jumping Knowledge Networks", ICML 2018. A head
+    with a strong penalty all but ignores a part with a small weight.
+
+    `attributes` is a; 0 leaves the attributes out, and a single member without them is returned as
+    it is. `trust` is t, how far the positives can be trusted, a number between 0 and 1 for all
+    nodes: what was learned from doubtful positives weighs less. Without attributes t is 1.
     """
 
     def __init__(
@@ -47,13 +48,13 @@ class EncoderEnsemble(nn.Module):
         self.members = nn.ModuleList(members)
         self.weights = tuple(weights)
         self.attributes = attributes
-        # Found by a fit, so it is saved with what the members learned.
+        # A buffer: a fit decides it, so it is saved with the weights of the members.
         self.register_buffer("trust", torch.tensor(trust))
         self.trust: Tensor
         self.smoothings = nn.ModuleList(Propagation(hops) for hops in HOPS)
 
-    def trusting(self, trust: float) -> EncoderEnsemble:
-        """The same members, trusted differently."""
+    def with_trust(self, trust: float) -> EncoderEnsemble:
+        """The same members with another trust."""
         other = EncoderEnsemble(self.members, self.weights, self.attributes, trust)
         return other.train(self.training)
 
@@ -64,8 +65,8 @@ class EncoderEnsemble(nn.Module):
     def join(self, parts: Iterable[Tensor], x: Tensor, edge_index: Tensor) -> Tensor:
         """The members' embeddings `parts` and the attributes of the nodes as one embedding.
 
-        Where the members know their widths, the parts are taken one after the other: no two of
-        them need be there at once. Memory beside them: the result, and a block of rows.
+        Where all members have a `width`, the parts are taken one after the other, so that no two
+        of them need be in memory at once. Memory beside them: the result, and a block of rows.
         """
         if len(self.members) == 1 and not self.attributes:
             (only,) = parts
@@ -74,8 +75,8 @@ class EncoderEnsemble(nn.Module):
         if None in widths:
             parts = list(parts)
             widths = [part.shape[1] for part in parts]
-        kept = x.shape[1] * len(HOPS) if self.attributes else 0
-        joined = x.new_empty(len(x), sum(widths) + kept)
+        columns = x.shape[1] * len(HOPS) if self.attributes else 0
+        joined = x.new_empty(len(x), sum(widths) + columns)
         trust = self.trust.sqrt() if self.attributes else 1.0
         done = 0
         for weight, part in zip(self.weights, parts, strict=True):
@@ -88,9 +89,9 @@ class EncoderEnsemble(nn.Module):
 
 
 def _fill(joined: Tensor, first: int, scale: Tensor | float, part: Tensor) -> int:
-    """Put `part`, its rows at the length `scale`, into the columns from `first`; the next free."""
+    """Write `part`, its rows at norm `scale`, from column `first` on; returns the next column."""
     end = first + part.shape[1]
-    for start in range(0, len(part), ROWS):
-        rows = slice(start, start + ROWS)
+    for start in range(0, len(part), ROWS_PER_COPY):
+        rows = slice(start, start + ROWS_PER_COPY)
         joined[rows, first:end] = scale * normalize(part[rows])
     return end

@@ -41,7 +41,7 @@ class GATEncoder(LayerwiseEncoder):
                 f"width={width} cannot be shared out among heads={heads}. Make it a multiple of "
                 f"{heads}, or choose another number of heads."
             )
-        self.smoothed = SmoothedAttributes(hops)
+        self.smoothed_x = SmoothedAttributes(hops)
         self.convs = nn.ModuleList(
             GATConv(in_features if layer == 0 else width, width // heads, heads=heads)
             for layer in range(layers)
@@ -54,7 +54,7 @@ class GATEncoder(LayerwiseEncoder):
         return int(self.convs[-1].get_parameter("lin.weight").shape[0])
 
     @property
-    def looks(self) -> tuple[bool, ...]:
+    def uses_neighbours(self) -> tuple[bool, ...]:
         """Every layer attends to neighbours."""
         return tuple(True for _ in self.convs)
 

@@ -41,8 +41,8 @@ class GCNEncoder(LayerwiseEncoder):
         super().__init__()
         if layers < 1:
             raise UsageError(f"layers={layers} must be at least 1.")
-        self.smoothed = SmoothedAttributes(hops, restart)
-        self.propagation = Propagation(1, like=self.smoothed.propagation)
+        self.smoothed_x = SmoothedAttributes(hops, restart)
+        self.propagation = Propagation(1, like=self.smoothed_x.propagation)
         self.linears = nn.ModuleList(
             nn.Linear(in_features if layer == 0 else width, width, bias=layer > 0)
             for layer in range(layers)
@@ -59,12 +59,12 @@ class GCNEncoder(LayerwiseEncoder):
         return int(self.linears[-1].get_parameter("weight").shape[0])
 
     @property
-    def looks(self) -> tuple[bool, ...]:
-        """The first layer has its neighbours in the smoothed attributes."""
+    def uses_neighbours(self) -> tuple[bool, ...]:
+        """All but the first, whose input is smoothed already."""
         return (False, *(True for _ in self.between))
 
     def layer(self, number: int, h: Tensor, links: EdgeIndex | Block) -> Tensor:
-        """A linear layer of each node's own; further ones of what their neighbours sum to."""
+        """A linear layer of each node's own row; further layers first propagate over the links."""
         linear = self.linears[number]
         if number == 0:
             weight = linear.get_parameter("weight")

@@ -24,11 +24,12 @@ from torch.nn import functional as F
 from xtcl.config import Similarity
 from xtcl.nn.functional import normalize
 
-FEW = 32
+FEW_POSITIVES = 32
+"""Positives of an anchor up to which a CPU is faster column by column."""
 
 
 class Loss(Protocol):
-    """What training lowers; see `contrastive_loss` for what it is given."""
+    """A loss for `train`; see `contrastive_loss` for its arguments."""
 
     def __call__(
         self,
@@ -41,7 +42,7 @@ class Loss(Protocol):
         similarity: Similarity,
         temperature: float,
     ) -> Tensor:
-        """The loss of a step, a number."""
+        """The loss of a step, a scalar."""
 
 
 def contrastive_loss(
@@ -68,7 +69,7 @@ def contrastive_loss(
         temperature: what the similarity is divided by; the paper's form is 1.
 
     With l the log-sum-exp over negatives, a term is softplus(l - s): it neither overflows nor loses
-    digits. Half precision is raised to single, in which a sum over many anchors has room.
+    digits. Half precision is computed in single precision, which a sum over many anchors needs.
     Cost: O(n (B + K) h); shared negatives need one matrix product, own ones a gather.
 
     """
@@ -90,16 +91,16 @@ def contrastive_loss(
     counted = total > 0
     # An empty place must not reach the sum even when its term is not finite.
     per_anchor = (share * terms.masked_fill(~filled, 0.0)).sum(dim=1) / total.where(counted, 1.0)
-    # Not per_anchor[counted]: a GPU would have to wait for the number of them.
+    # Not per_anchor[counted]: its size would have to be read back from a GPU.
     return per_anchor.where(counted, 0.0).sum() / counted.sum().clamp_min(1)
 
 
 def _products(query: Tensor, z: Tensor, nodes: Tensor) -> Tensor:
     """The inner products of every row of `query` [n, h] with the rows `nodes` [n, B] of z."""
-    if not z.is_cpu or not 0 < nodes.shape[1] <= FEW:
+    if not z.is_cpu or not 0 < nodes.shape[1] <= FEW_POSITIVES:
         products: Tensor = _RowProducts.apply(query, _rows(z, nodes))  # type: ignore[no-untyped-call]
         return products
-    # On a CPU one column after the other stays in its cache, and is three times as fast.
+    # On a CPU one column at a time stays in the cache, and is three times as fast.
     columns = [(query * _rows(z, column)).sum(dim=1) for column in nodes.unbind(dim=1)]
     return torch.stack(columns, dim=1)
 
@@ -120,7 +121,7 @@ class _RowProducts(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         query, rows = ctx.saved_tensors
-        gradient = gradient.to(rows.dtype)  # under autocast it is shorter
+        gradient = gradient.to(rows.dtype)  # half precision under autocast
         of_query = torch.einsum("nb,nbh->nh", gradient, rows)
         return of_query, gradient[:, :, None] * query[:, None]
 

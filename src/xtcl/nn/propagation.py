@@ -1,4 +1,4 @@
-"""Repeated smoothing with the normalised adjacency."""
+"""Smoothing with the normalised adjacency, of a whole graph or of the blocks of a mini-batch."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from xtcl.relations.sparse import quiet_sparse
 class Propagation(nn.Module):
     r"""k times :math:`h \leftarrow (1 - \alpha) \hat A h + \alpha x`, beginning with h = x.
 
-    :math:`\hat A = \tilde D^{-1/2} (A + I) \tilde D^{-1/2}`. Without the way back to x
-    (:math:`\alpha` = 0, `restart`) it is :math:`\hat A^k x`; with it, personalised PageRank:
+    :math:`\hat A = \tilde D^{-1/2} (A + I) \tilde D^{-1/2}`. Without a restart
+    (:math:`\alpha` = 0) it is :math:`\hat A^k x`; with it, personalised PageRank:
     Gasteiger, Bojchevski and Günnemann, "Predict then Propagate", ICLR 2019. The links become a
     sparse matrix, so that no message of an edge is ever stored: O(E + V h) memory, O(k E h) time.
     Every link is there in both directions, so the matrix is its own transpose, and a gradient costs
-    no more than a pass; PyG's APPNP transposes anew each time.
+    no more than a pass. (PyG's APPNP transposes in every pass.)
     """
 
     def __init__(self, hops: int, restart: float = 0.0, like: Propagation | None = None) -> None:
-        """`like` is smoothing over the same links, whose matrix is then made once for both."""
+        """`like` smooths over the same links, so that one matrix is computed for both."""
         super().__init__()
         if hops < 0:
             raise UsageError(f"hops={hops} must be at least 0.")
@@ -36,7 +36,7 @@ class Propagation(nn.Module):
         self._matrix: TensorCache[_Smoothing] = TensorCache() if like is None else like._matrix
 
     def forward(self, x: Tensor, links: EdgeIndex) -> Tensor:
-        """Smooth `x` over the links, which are there in both directions."""
+        """Smooth `x` over the links, given in both directions."""
         if self.hops == 0:
             return x
         smoothing = self._matrix.get(
@@ -53,7 +53,7 @@ class Propagation(nn.Module):
 
 
 class _Smoothing(NamedTuple):
-    r""":math:`\hat A` as the part of the links and the diagonal, which the loops make."""
+    r""":math:`\hat A` in two parts: the links, and the diagonal of the self-loops."""
 
     links: Tensor
     """CSR [V, V], symmetric."""
@@ -68,14 +68,14 @@ class _Smoothing(NamedTuple):
         root = (degree + 1).to(dtype).rsqrt()
         weight = (root[row] * root[column]).masked_fill_(row == column, 0.0)
         with quiet_sparse():
-            # Where links were left out columns repeat, which products do not mind and checks would.
+            # Where links are left out, columns repeat. Products allow that, but the checks do not.
             matrix = torch.sparse_csr_tensor(
                 start, column, weight, size=(num_nodes, num_nodes), check_invariants=False
             )
         return cls(matrix, root.square()[:, None])
 
     def once(self, h: Tensor) -> Tensor:
-        """One step."""
+        """One step of smoothing."""
         return torch.addcmul(sparse_product(self.links, self.links, h), self.diagonal, h)
 
 
@@ -113,7 +113,7 @@ class CSRGraph(NamedTuple):
 
 
 EdgeIndex = Tensor | CSRGraph
-"""Links of a graph as encoders get them: [2, n], or arcs where shapes must stay."""
+"""The links that an encoder gets: [2, n], or a `CSRGraph` where shapes must not change."""
 
 
 def edge_index_of(links: EdgeIndex) -> Tensor:
@@ -124,29 +124,27 @@ def edge_index_of(links: EdgeIndex) -> Tensor:
 
 
 def identity_of(links: EdgeIndex) -> Tensor:
-    """The tensor that no other links have."""
+    """A tensor that identifies the links, for a `TensorCache`."""
     return links.column if isinstance(links, CSRGraph) else links
-
-
-# The links that one layer of an encoder needs for some of the nodes.
-#
-# With full-graph degrees d, the row of the normalised adjacency that belongs to a target u is
-#
-# .. math:: (\hat A h)_u = \frac{h_u}{d_u + 1} + \frac{d_u}{k_u} \sum_{v \in S_u}
-#           \frac{h_v}{\sqrt{(d_u + 1)(d_v + 1)}}
-#
-# over the :math:`k_u` sampled neighbours :math:`S_u`. The factor :math:`d_u / k_u` makes it right
-# on
-# average (Chen, Zhu and Song, "Stochastic Training of Graph Convolutional Networks with Variance
-# Reduction", ICML 2018); with all neighbours it is 1.
-#
-# Cost of a product with rows [n, h] over m links: O(m h), and O(m log m) for its gradient's
-# matrix.
 
 
 @dataclass(frozen=True)
 class Block:
-    """Links from the sources `nodes` to the targets, which are the first `count` of the sources."""
+    r"""Links from the sources `nodes` to the targets, which are the first `count` of the sources.
+
+    One layer of an encoder reads such a block in a mini-batch. With full-graph degrees d, the row
+    of the normalised adjacency that belongs to a target u is estimated by
+
+    .. math:: (\hat A h)_u = \frac{h_u}{d_u + 1} + \frac{d_u}{k_u} \sum_{v \in S_u}
+              \frac{h_v}{\sqrt{(d_u + 1)(d_v + 1)}}
+
+    over the :math:`k_u` sampled neighbours :math:`S_u`. The factor :math:`d_u / k_u` makes it
+    unbiased (Chen, Zhu and Song, "Stochastic Training of Graph Convolutional Networks with Variance
+    Reduction", ICML 2018); with all neighbours it is 1.
+
+    Cost of a product with rows [n, h] over m links: O(m h), and O(m log m) for the matrix of its
+    gradient.
+    """
 
     nodes: Tensor
     """int64 [n], different nodes of the graph."""
@@ -157,7 +155,7 @@ class Block:
     """int64 [n], of the sources in the whole graph."""
 
     def ends(self, h: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows of the sources and of the targets, as PyG's layers want them."""
+        """The rows of the sources and of the targets, as PyG's layers take them."""
         return h, h[: self.count]
 
     def smooth(self, h: Tensor) -> Tensor:
@@ -171,7 +169,7 @@ class Block:
         with quiet_sparse():
             size = (self.count, len(self.nodes))
             links = torch.sparse_csr_tensor(start, source, values, size=size)
-            # Only a gradient reads the transpose.
+            # The transpose is for the gradient only.
             transposed = links.t().to_sparse_csr() if h.requires_grad else links
         own = root[: self.count].square()[:, None]
         return torch.addcmul(sparse_product(links, transposed, h), own, h[: self.count])

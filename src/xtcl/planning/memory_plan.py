@@ -10,15 +10,10 @@ from typing import Any
 import torch
 
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
-from xtcl.device import DRIVER
+from xtcl.device import DRIVER_BYTES
 from xtcl.errors import BudgetError
 from xtcl.graph.graph import Graph
 from xtcl.planning.bytes import (
-    FLOAT,
-    data_bytes,
-    embedding_bytes,
-    encoder_of,
-    fit_batch,
     found_bytes,
     graph_bytes,
     head_bytes,
@@ -27,35 +22,42 @@ from xtcl.planning.bytes import (
     preparing_bytes,
     row_bytes,
     smallest_rows,
-    step_bytes,
     store_bytes,
     usual_rows,
 )
 from xtcl.planning.sizes import LINKS_TASK, Sizes
+from xtcl.planning.training_bytes import (
+    FLOAT,
+    data_bytes,
+    embedding_bytes,
+    encoder_of,
+    fit_batch,
+    step_bytes,
+)
 from xtcl.tasks import make_task
 from xtcl.tasks.training_data import TrainingData
 
-SHARE = 0.8
-"""Of the memory there is, what a fit may take that was given no budget."""
+_DEFAULT_SHARE = 0.8
+"""Share of all memory that a fit without a budget may take."""
 
 
-CAP = 32
-"""The cap to try where exact mode does not fit."""
+_SUGGESTED_CAP = 32
+"""The cap that a refusal suggests where exact mode does not fit."""
 
 
 NO_LIMIT = 2**62
 
 
-GB = 2**30
+_GB = 2**30
 
 
 def plan_fit(work: Sizes, budget: int | None) -> MemoryPlan:
-    """The plan of a fit within `budget` bytes; refuses what cannot be kept.
+    """The plan of a fit within `budget` bytes; raises BudgetError where none fits.
 
-    Without a budget it is a share of all memory there is, free or not, so that a machine always
-    plans the same. That is nobody's wish: what does not fit is tried all the same.
+    The default budget is a share of all memory, free or not, so that a machine always plans the
+    same. With the default a fit that needs more is not refused.
     """
-    allowed = int(SHARE * memory_there(work.device)) if budget is None else budget
+    allowed = int(_DEFAULT_SHARE * memory_there(work.device)) if budget is None else budget
     plan = plan_stages(work, allowed)
     if budget is not None and plan.peak > budget:
         raise BudgetError(_refusal(work, plan, budget))
@@ -65,14 +67,14 @@ def plan_fit(work: Sizes, budget: int | None) -> MemoryPlan:
     step = next(stage for stage in whole.stages if stage.name == "training")
     note = (
         f"Training goes in mini-batches: over the whole graph it would take about "
-        f"{step.peak / GB:.1f} GB, and {allowed / GB:.1f} GB "
+        f"{step.peak / _GB:.1f} GB, and {allowed / _GB:.1f} GB "
         f"{'may be taken' if budget is None else 'are allowed'}."
     )
     return replace(plan, notes=(note,))
 
 
 def memory_there(device: str) -> int:
-    """Bytes of the device's memory, or of what the container may take of it."""
+    """Bytes of the device's memory, or of the limit of the container."""
     if device.startswith("cuda"):
         return int(torch.cuda.get_device_properties(device).total_memory)
     if not hasattr(os, "sysconf"):
@@ -89,11 +91,11 @@ def _refusal(work: Sizes, plan: MemoryPlan, budget: int) -> str:
     least = plan.largest
     remedy = "Allow more memory, or use fewer attributes or a smaller width."
     if work.cap is None:
-        capped = replace(work.recipe, sampler=replace(work.recipe.sampler, cap=CAP))
+        capped = replace(work.recipe, sampler=replace(work.recipe.sampler, cap=_SUGGESTED_CAP))
         listed = plan_stages(replace(work, recipe=capped), budget)
         if listed.peak <= budget:
             remedy = (
-                f"Allow more memory, or use top-k mode: with --cap {CAP} it needs about "
+                f"Allow more memory, or use top-k mode: with --cap {_SUGGESTED_CAP} it needs about "
                 f"{format_bytes(listed.peak)}."
             )
     return (
@@ -104,8 +106,8 @@ def _refusal(work: Sizes, plan: MemoryPlan, budget: int) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """Bytes in words."""
-    return f"{size / GB:.2f} GB" if size >= 0.05 * GB else f"{size / 2**20:.0f} MB"
+    """Bytes as text, in GB or MB."""
+    return f"{size / _GB:.2f} GB" if size >= 0.05 * _GB else f"{size / 2**20:.0f} MB"
 
 
 _MOST = {
@@ -126,7 +128,7 @@ def expected_sizes(graph: Graph, task: str, train: float) -> Sizes:
 
 
 INTERPRETER = 560 * 2**20
-"""What Python, torch and PyG take before any work, and 60 MB that the allocator keeps of all."""
+"""What Python, torch and PyG take before any work, and 60 MB that the allocator keeps."""
 
 
 STAGES = ("relations", "positives", "training", "embedding", "head")
@@ -142,23 +144,21 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What is decided about a fit, and what it will take.
-
-    `recipe` has the mini-batches in it where there are any; `block_rows` are the rows of relations
-    that are worked on at a time.
-    """
+    """How a fit stays within its budget, and the memory that each stage takes."""
 
     recipe: FitConfig
+    """With the mini-batches of the plan, where there are any."""
     block_rows: int
+    """Rows of relations that are computed at a time."""
     stages: tuple[StagePlan, ...]
     store: int
-    """Bytes that go to the relation store."""
+    """Bytes that are written to the relation store."""
     mini_batches: bool
-    """Whether the plan brought mini-batches in, where the recipe had none."""
+    """Whether the plan introduced mini-batches that the recipe does not have."""
     relations_kept: bool
-    """Whether what relations are made of stays until the end of the fit."""
+    """Whether prepared relations stay in memory until the end of the fit."""
     notes: tuple[str, ...] = ()
-    """Sentences about what was decided that changes the result."""
+    """Sentences about decisions that change the result."""
 
     @property
     def peak(self) -> int:
@@ -198,29 +198,29 @@ class MemoryPlan:
 def plan_stages(work: Sizes, budget: int) -> MemoryPlan:
     """The plan that keeps `budget`, or where none does, the one that takes least.
 
-    Relations are let go of after the positives only where that is of use: an explanation has to
-    make them again. Scores of links ask for them once more, and keep them.
+    Relations are dropped after the positives only where that is needed: an explanation has to
+    prepare them again. Link prediction keeps them, as its scores read them.
     """
-    plan = _laid_out(work, budget, let_go=False)
+    plan = _plan(work, budget, drop_relations=False)
     if work.task == LINKS_TASK or (plan.peak <= budget and not plan.mini_batches):
         return plan
-    return _laid_out(work, budget, let_go=True)
+    return _plan(work, budget, drop_relations=True)
 
 
-def _laid_out(work: Sizes, budget: int, let_go: bool) -> MemoryPlan:
+def _plan(work: Sizes, budget: int, drop_relations: bool) -> MemoryPlan:
     preparing = base_bytes(work) + kept_bytes(work) + preparing_bytes(work)
     found = preparing + found_bytes(work)
     rows = max(min(usual_rows(work), (budget - found) // row_bytes(work)), smallest_rows(work))
     block = row_bytes(work) * min(rows, work.nodes)
-    standing = found - preparing_bytes(work) - (kept_bytes(work) if let_go else 0)
-    plans, training, embedding = _trained(work, budget, standing)
+    resident = found - preparing_bytes(work) - (kept_bytes(work) if drop_relations else 0)
+    plans, training, embedding = _plan_training(work, budget, resident)
     planned = replace(work, recipe=replace(work.recipe, plans=plans))
     peaks = (
         preparing + min(block, row_bytes(work) * max(work.queries, 1)),
         found + block,
         training,
         embedding,
-        standing + max(joining_bytes(planned), head_bytes(planned)),
+        resident + max(joining_bytes(planned), head_bytes(planned)),
     )
     return MemoryPlan(
         planned.recipe,
@@ -228,18 +228,18 @@ def _laid_out(work: Sizes, budget: int, let_go: bool) -> MemoryPlan:
         tuple(StagePlan(*each) for each in zip(STAGES, peaks, strict=True)),
         store_bytes(work),
         mini_batches=planned.recipe != work.recipe,
-        relations_kept=not let_go,
+        relations_kept=not drop_relations,
     )
 
 
-def _trained(
-    work: Sizes, budget: int, standing: int
+def _plan_training(
+    work: Sizes, budget: int, resident: int
 ) -> tuple[tuple[EnsembleConfig, ...], int, int]:
     """The plans as they can be trained within `budget`; the peaks of training and embedding."""
-    plans, training, embedding = [], standing, standing
+    plans, training, embedding = [], resident, resident
     for plan in work.recipe.plans:
         members: list[EncoderConfig] = []
-        beside = standing  # the embeddings of the members that were trained before
+        beside = resident  # and the embeddings of the members that were trained before
         for given in plan.members:
             encoder = encoder_of(work, given)
             data = beside + data_bytes(work, encoder)
@@ -254,5 +254,5 @@ def _trained(
 
 
 def base_bytes(work: Sizes) -> int:
-    """What is there before any work, and the graph with the copy that is trained on."""
-    return (DRIVER if work.on_gpu else INTERPRETER) + graph_bytes(work)
+    """Memory before any work: libraries, and the graph with the copy that is trained on."""
+    return (DRIVER_BYTES if work.on_gpu else INTERPRETER) + graph_bytes(work)

@@ -1,4 +1,4 @@
-"""All that the plan of a fit depends on: sizes, recipe, device. Two equal ones get equal plans."""
+"""Everything that the plan of a fit depends on: sizes, recipe, device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINKS_TASK = "links"
 
 @dataclass(frozen=True)
 class Sizes:
-    """A fit, seen from its sizes."""
+    """The sizes of a fit, with its recipe and device. Equal sizes get equal plans."""
 
     name: str
     task: str
@@ -26,7 +26,7 @@ class Sizes:
     edges: int
     attributes: int
     stored: int
-    """Bytes of the attributes as the graph has them."""
+    """Bytes of the attributes as the graph holds them."""
     classes: int
     labelled: int
     recipe: FitConfig
@@ -45,7 +45,7 @@ class Sizes:
         device: str = "cpu",
         store: bool = False,
     ) -> Sizes:
-        """The fit of a training side."""
+        """The sizes of a fit on the training data `side`."""
         graph, given = side.graph, side.graph.attributes
         arrays = (given.data, given.indices) if sp.issparse(given) else (given,)
         return cls(
@@ -65,23 +65,23 @@ class Sizes:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether it runs on one of NVIDIA's."""
+        """Whether the fit runs on a CUDA device."""
         return self.device.startswith("cuda")
 
     @property
     def cap(self) -> int | None:
-        """The cap of top-k mode, no larger than it can be of use; None in exact mode."""
+        """The cap of top-k mode, at most V - 1; None in exact mode."""
         cap = self.recipe.sampler.cap
         return None if cap is None else min(cap, max(self.nodes - 1, 1))
 
     @property
     def columns(self) -> int:
-        """Attributes that an encoder sees."""
+        """Columns of the input of an encoder."""
         return self.attributes or RANDOM_FEATURES
 
     @property
     def factors(self) -> int:
-        """Bytes of a dense matrix of all attributes, with columns in sixteens as relations pad."""
+        """Bytes of a dense matrix of all attributes, padded to 16 columns as relations do."""
         return 4 * self.nodes * (-(-max(self.attributes, 1) // 16) * 16)
 
     @property
@@ -91,18 +91,18 @@ class Sizes:
 
     @property
     def queries(self) -> int:
-        """Rows that all folds of the sampler ask for."""
+        """Rows that all folds of the sampler compute."""
         if self.task != LINKS_TASK:
             return self.labelled
         return min(self.nodes, MAX_QUERIES) * max(self.recipe.crossfit, 1)
 
     @property
     def draws(self) -> int:
-        """Positives that an anchor is pulled towards in a step."""
+        """Positives of an anchor in a step."""
         own = self.recipe.positives if self.recipe.draws is None else self.recipe.draws
         return own + (self.recipe.link_draws if self.task == LINKS_TASK else 0)
 
     @property
     def rounds(self) -> int:
-        """How often relations, positives and training are gone through: links hide some first."""
+        """How often relations and positives are computed: for links once with some hidden first."""
         return 2 if self.task == LINKS_TASK else 1

@@ -75,7 +75,7 @@ def largest_component_diameter(
     take_highest = True
     left = len(members) if searches is None else searches
     everyone = world() if searches is None else World()  # a bound hangs on the order of searches
-    number = 1 if everyone.number == 1 else SEARCHES * everyone.number
+    number = 1 if everyone.world_size == 1 else SEARCHES * everyone.world_size
 
     def hops(nodes: np.ndarray) -> Bounds:
         own = nodes[everyone.shares([len(nodes)])[0]]

@@ -16,7 +16,7 @@ import torch
 from xtcl.config import FitConfig, to_builtin
 from xtcl.errors import DataError, UsageError
 from xtcl.files import atomic_path
-from xtcl.nn import encoder_maker
+from xtcl.nn import encoder_factory
 
 
 def type_errors(value: Any, kind: Any, place: str) -> Iterator[str]:
@@ -115,7 +115,7 @@ def _check_options(encoder: str, options: dict[str, object]) -> None:
     if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
         raise UsageError(f"dropout={dropout} must be in [0, 1).")
     with torch.device("meta"):
-        encoder_maker(encoder, 1, options)()
+        encoder_factory(encoder, 1, options)()
 
 
 def _refused(path: Path, reason: str) -> DataError:

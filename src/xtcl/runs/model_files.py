@@ -24,7 +24,7 @@ from xtcl.config import EnsembleConfig, FitConfig, to_builtin
 from xtcl.errors import DataError, UsageError, XTCLError
 from xtcl.files import atomic_path
 from xtcl.graph.graph import Graph
-from xtcl.nn import encoder_maker
+from xtcl.nn import encoder_factory
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.relations.view import TrainingView
@@ -236,7 +236,7 @@ def _encoder(
         )
     x, _ = encoder_inputs(graph, torch.device("cpu"))
     chosen = model.encoder if own is None else own
-    members = [encoder_maker(chosen, x.shape[1], member.encoder)() for member in plan.members]
+    members = [encoder_factory(chosen, x.shape[1], member.encoder)() for member in plan.members]
     weights_of = [member.weight for member in plan.members]
     module = EncoderEnsemble(members, weights_of, plan.attributes).eval()
     weights: dict[str, Tensor] = {

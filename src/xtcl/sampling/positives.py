@@ -113,7 +113,7 @@ def find_positives(
             for found in run_in_blocks(best, own.to(rows.device), height):
                 nodes.append(found.nodes)
                 scores.append(found.scores)
-                progress(everyone.number * len(found.nodes))  # other ranks are about as far
+                progress(everyone.world_size * len(found.nodes))  # other ranks are about as far
         own_nodes, own_scores = (torch.cat(parts).cpu().numpy() for parts in (nodes, scores))
     return Positives(everyone.gather(own_nodes), everyone.gather(own_scores))
 

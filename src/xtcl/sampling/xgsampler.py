@@ -132,7 +132,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
 
     def _prepare(self, rows: RelationRows) -> None:
         """Divide among ranks what relations compute once. One process does it when needed."""
-        if world().number > 1 and self.store is None:
+        if world().world_size > 1 and self.store is None:
             rows.prepare()
 
     def _count(
@@ -160,7 +160,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         if (
             not tiles_are_tall(view.device)
             or self.store is not None
-            or world().number > 1
+            or world().world_size > 1
             or any(fold.view.shared is not view.shared for fold in folds)
         ):
             return {}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from xtcl.config import EnsembleConfig, FitConfig, to_builtin
 from xtcl.distributed import world
 from xtcl.graph.graph import Graph
-from xtcl.nn import encoder_maker
+from xtcl.nn import encoder_factory
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.ensemble import HOPS, EncoderEnsemble
 from xtcl.nn.functional import clear_tensor_caches
@@ -71,7 +71,9 @@ def fit_task(
 
     def on(training: Graph) -> tuple[FitOptions, SampledPositives]:
         # A task may fit more than once, each time on another graph: each has its own checkpoints.
-        own = replace(options, checkpoints=options.checkpoints.inside(training.fingerprint()[:16]))
+        own = replace(
+            options, checkpoints=options.checkpoints.subfolder(training.fingerprint()[:16])
+        )
         return own, sample_positives(training, task, recipe, own)
 
     def trial(training: Graph) -> Train:
@@ -138,10 +140,10 @@ def with_head(
 
 def _agreed(choice: Selected) -> Selected:
     """The choice of the first rank, so that rounding does not lead ranks different ways."""
-    everyone = world()
-    if everyone.number == 1:
+    group = world()
+    if group.world_size == 1:
         return choice
-    return _choice(everyone.tensors_from_first(_tensors(choice)) or {})
+    return _choice(group.broadcast_tensors(_tensors(choice)) or {})
 
 
 def _tensors(choice: Selected) -> dict[str, Tensor]:
@@ -261,25 +263,27 @@ def train_ensemble(
     encoders, parts, losses, members = [], [], [], []
     verdict = NO_POSITIVES
     for number, member in enumerate(plan.members):
-        watch = None if judge is None else EarlyStopping(judge, to_beat=to_beat)
+        watch = None if judge is None else EarlyStopping(judge, best_other=to_beat)
         with options.progress.stage("training", member.training.epochs) as advance:
             encoder, trained = train(
-                encoder_maker(options.encoder, x.shape[1], member.encoder),
+                encoder_factory(options.encoder, x.shape[1], member.encoder),
                 x,
                 edge_index,
                 sources,
                 member.training,
                 seed=member_seed(options.seed, number),
                 on_epoch=_counting(advance),
-                checkpoints=options.checkpoints.inside(f"member-{number}"),
-                watch=watch,
+                checkpoints=options.checkpoints.subfolder(f"member-{number}"),
+                early_stopping=watch,
                 loss=options.loss,
             )
-        verdict = verdict if watch is None else watch.best
+        verdict = verdict if watch is None else watch.best_score
         encoders.append(encoder)
         parts.append(trained.embedding)
         losses.append(trained.losses)
-        epochs = watch.epochs if watch is not None and watch.epochs else member.training.epochs
+        epochs = (
+            watch.best_epoch if watch is not None and watch.best_epoch else member.training.epochs
+        )
         members.append(member.trained(epochs, found.trust))
     # The random attributes of a graph without any are nothing to keep.
     attributes = plan.attributes if training.has_attributes else 0.0
@@ -309,7 +313,7 @@ def with_downweighted_encoder(
     Its embedding is what the encoder would say, to rounding: what was learned is shortened, and no
     member embeds once more.
     """
-    encoder = fitted.encoder.trusting(doubt * float(fitted.encoder.trust))
+    encoder = fitted.encoder.with_trust(doubt * float(fitted.encoder.trust))
     embedding = fitted.embedding.clone()
     learned = embedding.shape[1] - len(HOPS) * num_attributes
     embedding[:, :learned] *= doubt**0.5

@@ -1,1 +1,5 @@
-"""From positives to embeddings: the contrastive loss, the encoders, the trainer."""
+"""Training of encoders: from positives to embeddings."""
+
+from xtcl.training.trainer import TrainingResult, train
+
+__all__ = ["TrainingResult", "train"]

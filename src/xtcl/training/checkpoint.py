@@ -1,4 +1,4 @@
-"""Intermediate results on disk, so that an interrupted fit can go on where it stopped."""
+"""Intermediate results on disk, from which an interrupted fit goes on."""
 
 from __future__ import annotations
 
@@ -16,37 +16,38 @@ from xtcl.distributed import world
 from xtcl.errors import DataError
 from xtcl.files import atomic_path
 
-CONTIGUOUS = torch.contiguous_format
-
 
 class NullCheckpoints:
-    """Keeps nothing: every fit starts from the beginning."""
+    """Saves nothing: every fit starts from the beginning."""
 
-    def inside(self, name: str) -> NullCheckpoints:
+    def subfolder(self, name: str) -> NullCheckpoints:
         """The checkpoints of a part of the work."""
         return self
 
     def load(self, name: str) -> dict[str, Tensor] | None:
-        """What was saved as `name`, or None."""
+        """The tensors saved as `name`, or None."""
         return None
 
     def save(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        """Keep `tensors` as `name`; replaces what was there."""
+        """Save `tensors` as `name`, in place of earlier ones."""
 
 
 class Checkpoints(NullCheckpoints):
-    """Named sets of tensors in a folder, each a safetensors file that is whole or not there."""
+    """Named sets of tensors in a folder. Each is a safetensors file, written in one step.
+
+    `identity.json` names the fit that owns the folder.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.owner = folder / "identity.json"
 
-    def inside(self, name: str) -> Checkpoints:
-        """A folder in this folder."""
+    def subfolder(self, name: str) -> Checkpoints:
+        """The checkpoints in a folder of this folder."""
         return Checkpoints(self.folder / name)
 
     def load(self, name: str) -> dict[str, Tensor] | None:
-        """What was saved as `name`; a damaged file counts as none."""
+        """The tensors saved as `name`; None also where the file is damaged."""
         from safetensors import SafetensorError, safe_open
 
         try:
@@ -64,20 +65,23 @@ class Checkpoints(NullCheckpoints):
         self.folder.mkdir(parents=True, exist_ok=True)
         with atomic_path(self.folder / f"{name}.safetensors") as temporary:
             # Copies: safetensors refuses tensors that share memory, as tied weights do.
-            apart = {key: value.clone(memory_format=CONTIGUOUS) for key, value in tensors.items()}
-            save_file(apart, temporary, metadata={"crc32": _checksum(apart)})
+            copies = {
+                key: value.clone(memory_format=torch.contiguous_format)
+                for key, value in tensors.items()
+            }
+            save_file(copies, temporary, metadata={"crc32": _checksum(copies)})
 
-    def claim(self, identity: str) -> None:
-        """Throw away what belongs to another fit than `identity`."""
-        mark = json.dumps({"identity": identity}).encode()
-        if not self.owner.exists() or self.owner.read_bytes() != mark:
+    def take_ownership(self, identity: str) -> None:
+        """Make this the folder of the fit `identity`; checkpoints of another fit are removed."""
+        content = json.dumps({"identity": identity}).encode()
+        if not self.owner.exists() or self.owner.read_bytes() != content:
             self.clear()
             self.folder.mkdir(parents=True)
             with atomic_path(self.owner) as temporary:
-                temporary.write_bytes(mark)
+                temporary.write_bytes(content)
 
     def clear(self) -> None:
-        """Remove the folder; refuses one with content that no fit has claimed."""
+        """Remove the folder; refuses one with content that no fit owns."""
         if not self.folder.exists():
             return
         content = [path for path in self.folder.iterdir() if path != self.owner]
@@ -86,7 +90,7 @@ class Checkpoints(NullCheckpoints):
                 f"'{self.folder}' holds files and no identity.json, so it was not removed: "
                 "it is not a fit's; choose another folder, or remove it yourself."
             )
-        for path in content:  # the mark goes last: what an interrupt leaves stays ours
+        for path in content:  # identity.json goes last, so that an interrupt leaves it owned
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
@@ -96,7 +100,7 @@ class Checkpoints(NullCheckpoints):
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> str:
-    """The CRC-32 of names, kinds, shapes and content: safetensors itself has none."""
+    """The CRC-32 of names, types, shapes and content; safetensors itself has no checksum."""
     total = 0
     for name in sorted(tensors):
         value = tensors[name]
@@ -107,7 +111,7 @@ def _checksum(tensors: Mapping[str, Tensor]) -> str:
 
 @dataclass
 class TrainingState:
-    """Everything a training loop needs to go on: weights, optimiser, random states, losses."""
+    """What a training loop resumes from: weights, optimiser, random states, losses."""
 
     encoder: nn.Module
     optimiser: torch.optim.Optimizer
@@ -127,7 +131,7 @@ class TrainingState:
         return tensors
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put everything back."""
+        """Set everything from the tensors of `to_tensors`."""
         parts: dict[str, dict[str, Tensor]] = {"encoder": {}, "optimiser": {}}
         for name, value in tensors.items():
             owner, _, rest = name.partition(".")
@@ -146,21 +150,21 @@ class TrainingState:
 
 
 class SharedCheckpoints(NullCheckpoints):
-    """What the first rank reads is sent to the others, so that no disk has to be shared."""
+    """Checkpoints that the main rank reads and writes for all ranks; no disk has to be shared."""
 
-    def __init__(self, kept: NullCheckpoints) -> None:
-        self.kept = kept
+    def __init__(self, checkpoints: NullCheckpoints) -> None:
+        self.checkpoints = checkpoints
 
-    def inside(self, name: str) -> SharedCheckpoints:
+    def subfolder(self, name: str) -> SharedCheckpoints:
         """The checkpoints of a part of the work."""
-        return SharedCheckpoints(self.kept.inside(name))
+        return SharedCheckpoints(self.checkpoints.subfolder(name))
 
     def load(self, name: str) -> dict[str, Tensor] | None:
-        """What the first rank has saved as `name`, or None."""
-        everyone = world()
-        return everyone.tensors_from_first(self.kept.load(name) if everyone.first else None)
+        """The tensors that the main rank saved as `name`, or None."""
+        group = world()
+        return group.broadcast_tensors(self.checkpoints.load(name) if group.is_main else None)
 
     def save(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        """Keep `tensors`, which all ranks have, once."""
-        if world().first:
-            self.kept.save(name, tensors)
+        """Save `tensors`, which are the same on all ranks, once."""
+        if world().is_main:
+            self.checkpoints.save(name, tensors)

@@ -1,9 +1,10 @@
-"""Early stopping by a judge that sees what training does not."""
+"""Early stopping by a score that training does not see."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -11,72 +12,68 @@ from xtcl.distributed import world
 from xtcl.errors import UsageError
 
 Scorer = Callable[[Tensor], float]
-"""How good an embedding is, by data hidden from everything that made it; higher is better."""
-
-
-LEAST_GAIN = 0.001
-"""What counts as progress: a tenth of a percent of AUC."""
-
-
-FALL = 0.003
-"""What counts as a fall, by the mean of the latest LOOKS verdicts: one alone may be a chance."""
-
-
-LOOKS = 3
-
-
-BEHIND = 0.02
-"""How far below a rival a training is given up at its first long pause."""
+"""The score of an embedding, from data hidden from everything that made it. Higher is better."""
 
 
 class EarlyStopping:
-    """Asks a judge every few epochs, and keeps the best embedding with the epochs that led to it.
+    """Scores the embedding every few epochs, and keeps the best one and its epoch.
 
-    Training has been seen enough of when its verdicts have fallen (FALL), and when the last
-    progress worth the name (LEAST_GAIN) lies `patience` epochs and as many as led to it back: what
-    comes slowly may pause long. On sparse graphs a sharp loss falls soon after its best; on large
-    ones it was seen to pause for sixty epochs and then to gain another point. Two points it never
-    gained that way: what is so far (BEHIND) from `to_beat`, the best verdict on another training,
-    waits for `patience` epochs only.
+    Training should stop in two cases:
+
+    - The mean of the latest `num_scores` scores is `max_drop` below the best such mean.
+    - There was no gain above `min_gain` for `patience` epochs plus the epochs that led to the last
+      gain: slow progress may pause long. On sparse graphs the score drops soon after its best; on
+      large ones it was seen to pause for sixty epochs and then to gain another point. It never
+      gained two points that way, so a training that is `far_behind` another one, whose best score
+      is `best_other`, waits for `patience` epochs only.
+
+    Scores are AUC: a gain is a tenth of a percent.
     """
+
+    min_gain: ClassVar[float] = 0.001
+    max_drop: ClassVar[float] = 0.003
+    num_scores: ClassVar[int] = 3
+    far_behind: ClassVar[float] = 0.02
 
     def __init__(
         self,
-        judge: Scorer,
+        scorer: Scorer,
         every: int = 5,
         patience: int = 25,
-        to_beat: float = float("-inf"),
+        best_other: float = float("-inf"),
     ) -> None:
         if every < 1 or patience < 1:
             raise UsageError(f"every={every} and patience={patience} must be at least 1.")
-        self.judge = judge
+        self.scorer = scorer
         self.every = every
         self.patience = patience
-        self.to_beat = to_beat
-        self.best = float("-inf")
-        self.epochs = 0
+        self.best_other = best_other
+        self.best_score = float("-inf")
+        self.best_epoch = 0
         self.embedding: Tensor | None = None
-        self._progress = (float("-inf"), 0)
-        self._latest: deque[float] = deque(maxlen=LOOKS)
+        self._last_gain = (float("-inf"), 0)  # score and epoch
+        self._latest: deque[float] = deque(maxlen=self.num_scores)
         self._best_mean = float("-inf")
 
-    def seen_enough(self, epoch: int, embed: Callable[[], Tensor]) -> bool:
-        """Whether training may stop after `epoch`; `embed` gives the embedding of now."""
+    def should_stop(self, epoch: int, embed: Callable[[], Tensor]) -> bool:
+        """Whether training may stop after `epoch`; `embed` computes the current embedding."""
         if epoch % self.every:
             return False
         embedding = embed()
-        verdict = world().agreed(self.judge(embedding))  # or ranks might train for unequal times
-        if verdict > self.best:
-            self.best, self.epochs, self.embedding = verdict, epoch, embedding
-        if verdict > self._progress[0] + LEAST_GAIN:
-            self._progress = (verdict, epoch)
-        slow = self._progress[1] if self.best >= self.to_beat - BEHIND else 0
-        return self._fallen(verdict) or epoch >= self._progress[1] + slow + self.patience
+        # One score for all ranks: they must train for the same number of epochs.
+        score = world().broadcast_float(self.scorer(embedding))
+        if score > self.best_score:
+            self.best_score, self.best_epoch, self.embedding = score, epoch, embedding
+        if score > self._last_gain[0] + self.min_gain:
+            self._last_gain = (score, epoch)
+        is_close = self.best_score >= self.best_other - self.far_behind
+        longer = self._last_gain[1] if is_close else 0
+        return self._has_dropped(score) or epoch >= self._last_gain[1] + longer + self.patience
 
-    def _fallen(self, verdict: float) -> bool:
-        self._latest.append(verdict)
-        if len(self._latest) < LOOKS:
+    def _has_dropped(self, score: float) -> bool:
+        self._latest.append(score)
+        if len(self._latest) < self.num_scores:
             return False
-        mean = sum(self._latest) / LOOKS
+        mean = sum(self._latest) / self.num_scores
         self._best_mean = max(self._best_mean, mean)
-        return mean < self._best_mean - FALL
+        return mean < self._best_mean - self.max_drop

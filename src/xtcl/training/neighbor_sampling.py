@@ -1,13 +1,13 @@
-"""The embedding of all nodes, layer by layer and block by block.
+"""Mini-batches for graphs whose full pass does not fit into memory (GraphSAGE).
 
-A layer is computed for all nodes, some at a time, before the next one begins, so no node's row is
-computed twice: Hamilton, Ying and Leskovec, "Inductive Representation Learning on Large Graphs",
-NeurIPS 2017, sample here too; with all neighbours it is the full pass to rounding. Cost as of the
-full pass; memory is the output of two layers and what one block needs.
+Hamilton, Ying and Leskovec, "Inductive Representation Learning on Large Graphs", NeurIPS 2017: a
+layer reads at most k neighbours of each node, so that what a pass needs is bounded by the number of
+seeds, whatever the size of the graph.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -20,71 +20,17 @@ from xtcl.nn.propagation import Block, CSRGraph
 from xtcl.training.batch import Batch, LinkDropout, local_generator
 
 
-def layer_wise(encoder: nn.Module, x: Tensor, edge_index: Tensor, block: int) -> Tensor:
-    """What `encoder(x, edge_index)` gives, from about `block` nodes and links at a time.
-
-    A module of the user's own tells by a number `reach` that a node's embedding depends on nothing
-    but the links of nodes fewer than so many links away, as do two layers of attention with a reach
-    of 2, and two that divide by degrees with one of 3. Without it, it passes over the whole graph.
-    """
-    if isinstance(encoder, EncoderEnsemble):
-        parts = (layer_wise(member, x, edge_index, block) for member in encoder.members)
-        return encoder.join(parts, x, edge_index)
-    reach = getattr(encoder, "reach", None)
-    if reach is None:
-        whole: Tensor = encoder(x, edge_index)
-        return whole
-    sampler = NeighbourSampler(edge_index, len(x))
-    runs = _runs(sampler, block)
-    if not isinstance(encoder, LayerwiseEncoder):
-        around = ((seeds, *sampler.subgraph(seeds, (None,) * reach)) for seeds in runs)
-        rows = (encoder(x[nodes], links)[: len(seeds)] for seeds, nodes, links in around)
-        return _stacked(rows, len(x))
-    h: Tensor = encoder.smoothed(x, edge_index)
-    for number, looks in enumerate(encoder.looks):
-        blocks = (sampler.hop(nodes, None if looks else 0) for nodes in runs)
-        rows = (encoder.layer(number, h[each.nodes], each) for each in blocks)
-        h = _stacked(rows, len(x))
-    return h
-
-
-def _runs(sampler: NeighbourSampler, block: int) -> tuple[Tensor, ...]:
-    """All nodes in runs of about `block` nodes and links; a node with more is one of its own."""
-    nodes = torch.arange(len(sampler.degree), device=sampler.degree.device)
-    before = sampler.start[:-1] + nodes
-    _, sizes = torch.unique_consecutive(before // block, return_counts=True)
-    return torch.split(nodes, sizes.tolist())
-
-
-def _stacked(parts: Iterable[Tensor], count: int) -> Tensor:
-    """The rows of all parts; `torch.cat` would hold them twice."""
-    rows, done = torch.empty(0), 0
-    for part in parts:
-        if not done:
-            rows = part.new_empty(count, *part.shape[1:])
-        rows[done : done + len(part)] = part
-        done += len(part)
-    return rows
-
-
-# Steps that pass over what their nodes need, for graphs whose full pass does not fit.
-#
-# Anchors, positives and negatives of a step are the seeds of a sub-graph: their neighbours are
-# drawn
-# layer by layer (`NeighbourSampler`), attributes are smoothed beforehand for all nodes. The loss
-# of
-# the seeds' embeddings is the one of the full pass, and equal to it where all neighbours are taken
-# and nothing is dropped. Only batch norm sees other nodes: those of the sub-graph.
-#
-# With s seeds and k neighbours in each of L layers, a step costs at most O(s k^L) rows, in time
-# and
-# in memory, whatever the size of the graph.
-
-
 class MiniBatch:
     """Every step embeds its own nodes, over links that stay the same for an epoch.
 
-    A new choice of links takes O(E) and smooths the attributes anew, which is too much for a step.
+    Anchors, positives and negatives of a step are the seeds of a subgraph: their neighbours are
+    drawn layer by layer (`NeighbourSampler`). Attributes are smoothed beforehand for all nodes. The
+    loss is equal to that of the full pass where all neighbours are taken and nothing is dropped,
+    but for batch norm, which sees the nodes of the subgraph only.
+
+    Drawing other links takes O(E) and smooths the attributes again, too long for every step.
+    Cost: with s seeds and k neighbours in each of L layers at most O(s k^L) rows a step, in time
+    and in memory.
     """
 
     def __init__(self, x: Tensor, dropout: LinkDropout, neighbours: Sequence[int | None]) -> None:
@@ -95,63 +41,122 @@ class MiniBatch:
         self.sampler = NeighbourSampler(self.links, len(x))
 
     def next_epoch(self, generator: torch.Generator) -> None:
-        """An epoch begins."""
+        """Prepare an epoch."""
         links = self.dropout.draw(generator)
         if links is not self.links:
             self.links, self.sampler = links, NeighbourSampler(links, len(self.x))
 
     def next_step(self, generator: torch.Generator) -> None:
-        """A step begins, before its nodes are drawn."""
+        """Prepare a step, before its nodes are drawn."""
 
     def embed(
-        self, encoder: nn.Module, step: Batch, generator: torch.Generator
+        self, encoder: nn.Module, batch: Batch, generator: torch.Generator
     ) -> tuple[Tensor, Batch]:
-        """Embeddings of the step's nodes, and those nodes as their rows."""
+        """Embeddings of the nodes of the batch, and the batch with those rows for its nodes."""
         generator = local_generator(generator)
-        seeds, places = step.apart()
-        neighbours = self._within_reach(encoder)
+        seeds, rows = batch.relabel()
+        neighbours = self._neighbours_for(encoder)
         if not isinstance(encoder, LayerwiseEncoder):
             nodes, links = self.sampler.subgraph(seeds, neighbours, generator)
-            return encoder(self.x[nodes], links)[: len(seeds)], places
+            return encoder(self.x[nodes], links)[: len(seeds)], rows
         nearest = iter(neighbours)
-        draws = [next(nearest) if looks else 0 for looks in reversed(encoder.looks)]
-        blocks = self.sampler.blocks(seeds, draws, generator)[::-1]
-        h = encoder.smoothed(self.x, self.links)[blocks[0].nodes]
+        sizes = [next(nearest) if uses else 0 for uses in reversed(encoder.uses_neighbours)]
+        blocks = self.sampler.blocks(seeds, sizes, generator)[::-1]
+        h = encoder.smoothed_x(self.x, self.links)[blocks[0].nodes]
         for number, block in enumerate(blocks):
             h = encoder.layer(number, h, block)
-        return h, places
+        return h, rows
 
-    def _within_reach(self, encoder: nn.Module) -> tuple[int | None, ...]:
-        """The numbers of neighbours that an encoder uses; one of unknown reach uses all."""
-        reach = getattr(encoder, "reach", len(self.neighbours))
-        if reach > len(self.neighbours):
+    def _neighbours_for(self, encoder: nn.Module) -> tuple[int | None, ...]:
+        """How many neighbours each hop draws; an encoder without `num_hops` uses all entries."""
+        given = len(self.neighbours)
+        num_hops = num_hops_of(encoder)
+        if num_hops is None:
+            return self.neighbours
+        if num_hops > given:
             raise UsageError(
-                f"neighbours={self.neighbours} has {len(self.neighbours)} entries and the encoder "
-                f"looks {reach} links far: give a number for each, or None for all neighbours."
+                f"neighbours={self.neighbours} has {given} entries and the encoder looks "
+                f"{num_hops} links far: give a number for each, or None for all neighbours."
             )
-        return self.neighbours[:reach]
+        return self.neighbours[:num_hops]
 
 
-# Some of the neighbours of some of the nodes, layer by layer.
-#
-# Hamilton, Ying and Leskovec, "Inductive Representation Learning on Large Graphs", NeurIPS 2017
-# (GraphSAGE): a layer of a node's embedding reads at most k neighbours, so that what a pass needs
-# is
-# bounded by the number of seeds, whatever the size of the graph.
-#
-# Of d neighbours, k are drawn without replacement by Floyd's algorithm (Bentley and Floyd,
-# "Programming Pearls: A Sample of Brilliance", CACM 1987): the j-th draw is uniform among the
-# first
-# d - k + j + 1, and the last of those where it was drawn before. For n nodes this takes O(n k)
-# random numbers and O(n k^2) comparisons, and no pass over their d neighbours, of which a hub has
-# many. Memory O(E + V) for the lists, O(n k) for a draw.
+def layer_wise(encoder: nn.Module, x: Tensor, edge_index: Tensor, block: int) -> Tensor:
+    """`encoder(x, edge_index)`, computed from about `block` nodes and links at a time.
+
+    Each layer is computed for all nodes, block by block, before the next begins, so that no row is
+    computed twice. With all neighbours the result is that of the full pass to rounding.
+
+    A module of the user's own has a number `num_hops` if a node's embedding depends on nothing but
+    the links of nodes fewer than so many links away. It is 2 for two layers of attention, and 3 for
+    two layers that divide by degrees. Without it the module passes over the whole graph.
+    Cost: as of the full pass; memory for the output of two layers and for one block.
+    """
+    if isinstance(encoder, EncoderEnsemble):
+        parts = (layer_wise(member, x, edge_index, block) for member in encoder.members)
+        return encoder.join(parts, x, edge_index)
+    num_hops = num_hops_of(encoder)
+    if num_hops is None:
+        whole: Tensor = encoder(x, edge_index)
+        return whole
+    sampler = NeighbourSampler(edge_index, len(x))
+    runs = _runs(sampler, block)
+    if not isinstance(encoder, LayerwiseEncoder):
+        around = ((seeds, *sampler.subgraph(seeds, (None,) * num_hops)) for seeds in runs)
+        rows = (encoder(x[nodes], links)[: len(seeds)] for seeds, nodes, links in around)
+        return _concatenate(rows, len(x))
+    h: Tensor = encoder.smoothed_x(x, edge_index)
+    for number, uses_neighbours in enumerate(encoder.uses_neighbours):
+        blocks = (sampler.hop(nodes, None if uses_neighbours else 0) for nodes in runs)
+        rows = (encoder.layer(number, h[each.nodes], each) for each in blocks)
+        h = _concatenate(rows, len(x))
+    return h
+
+
+def num_hops_of(encoder: nn.Module) -> int | None:
+    """How many links far an encoder looks; None where it does not tell."""
+    num_hops: int | None = getattr(encoder, "num_hops", None)
+    if num_hops is None and hasattr(encoder, "reach"):
+        warnings.warn(
+            "An encoder's `reach` is called `num_hops` now; the old name goes with the next "
+            "release.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        num_hops = encoder.reach  # type: ignore[assignment]
+    return num_hops
+
+
+def _runs(sampler: NeighbourSampler, block: int) -> tuple[Tensor, ...]:
+    """All nodes in runs of about `block` nodes and links; a node with more has a run of its own."""
+    nodes = torch.arange(len(sampler.degree), device=sampler.degree.device)
+    before = sampler.start[:-1] + nodes
+    _, sizes = torch.unique_consecutive(before // block, return_counts=True)
+    return torch.split(nodes, sizes.tolist())
+
+
+def _concatenate(parts: Iterable[Tensor], count: int) -> Tensor:
+    """The rows of all parts; `torch.cat` would hold them twice."""
+    rows, done = torch.empty(0), 0
+    for part in parts:
+        if not done:
+            rows = part.new_empty(count, *part.shape[1:])
+        rows[done : done + len(part)] = part
+        done += len(part)
+    return rows
 
 
 class NeighbourSampler:
     """Draws neighbours from the links `edge_index`, which holds both directions of each.
 
-    Lives on the device of the links, and draws from the generator that it is given (torch's own
+    Of d neighbours, k are drawn without replacement by Floyd's algorithm (Bentley and Floyd,
+    "Programming Pearls: A Sample of Brilliance", CACM 1987): draw j is uniform among the first
+    d - k + j + 1, and the last of those where it was drawn before.
+
+    It lives on the device of the links, and draws from the generator that it is given (torch's own
     without one).
+    Cost: O(E + V) memory for the lists; for n nodes O(n k) random numbers and memory and O(n k^2)
+    comparisons. The d neighbours themselves, of which a hub has many, are not read.
     """
 
     def __init__(self, edge_index: Tensor, num_nodes: int) -> None:
@@ -201,30 +206,30 @@ class NeighbourSampler:
         if most is None or not (degree > most).any():
             target = torch.arange(len(targets), device=targets.device).repeat_interleave(degree)
             first = (self.start[targets] - degree.cumsum(0) + degree)[target]
-            found = self.column[first + torch.arange(len(target), device=targets.device)]
+            drawn = self.column[first + torch.arange(len(target), device=targets.device)]
         else:
-            place = _draw(degree, most, generator)
-            target, _ = there = (place < degree[:, None]).nonzero(as_tuple=True)
-            found = self.column[self.start[targets][target] + place[there]]
+            place = _draw_places(degree, most, generator)
+            target, _ = filled = (place < degree[:, None]).nonzero(as_tuple=True)
+            drawn = self.column[self.start[targets][target] + place[filled]]
         self._place[targets] = torch.arange(len(targets), device=targets.device)
-        new = torch.unique(found[self._place[found] < 0])
+        new = torch.unique(drawn[self._place[drawn] < 0])
         nodes = torch.cat([targets, new])
         self._place[new] = torch.arange(len(targets), len(nodes), device=targets.device)
-        edge_index = torch.stack([self._place[found], target])
+        edge_index = torch.stack([self._place[drawn], target])
         self._place[nodes] = -1
         return Block(nodes, len(targets), edge_index, self.degree[nodes])
 
 
-def _draw(degree: Tensor, most: int, generator: torch.Generator | None) -> Tensor:
+def _draw_places(degree: Tensor, most: int, generator: torch.Generator | None) -> Tensor:
     """`most` different places below `degree` for each node; where they are fewer, 0, 1, 2, ..."""
     place = torch.arange(most, device=degree.device).repeat(len(degree), 1)
     (many,) = (degree > most).nonzero(as_tuple=True)
     size, double = (len(many), most), torch.float64
-    chance = torch.rand(size, generator=generator, dtype=double, device=degree.device)
+    uniform = torch.rand(size, generator=generator, dtype=double, device=degree.device)
     drawn = place[many]
     for j in range(most):
         last = degree[many] - most + j
-        new = (chance[:, j] * (last + 1)).long().minimum(last)
+        new = (uniform[:, j] * (last + 1)).long().minimum(last)
         again = (drawn[:, :j] == new[:, None]).any(dim=1)
         drawn[:, j] = torch.where(again, last, new)
     place[many] = drawn

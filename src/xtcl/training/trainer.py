@@ -32,26 +32,15 @@ from xtcl.training.early_stopping import EarlyStopping
 from xtcl.training.neighbor_sampling import MiniBatch, layer_wise
 
 CHECKPOINT_EVERY = 10
+"""Epochs between two checkpoints."""
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What training gave: the embedding of every node and the loss of every epoch."""
+    """The embedding of every node, and the loss of every epoch."""
 
     embedding: Tensor
     losses: tuple[float, ...]
-
-
-@contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[torch.Generator]:
-    """Seed torch for what is inside (dropout, initial weights) and leave its state as it was."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every GPU too
-        for gpu in devices:
-            with torch.cuda.device(gpu):
-                torch.cuda.manual_seed(seed)
-        yield torch.Generator(device).manual_seed(seed)
 
 
 def train(
@@ -64,16 +53,28 @@ def train(
     seed: int = 0,
     on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
     checkpoints: NullCheckpoints | None = None,
-    watch: EarlyStopping | None = None,
+    early_stopping: EarlyStopping | None = None,
     loss: Loss | None = None,
 ) -> tuple[nn.Module, TrainingResult]:
     """Train an encoder so that every node comes close to its positives.
 
-    `make_encoder` is called under the seed, so that initial weights repeat too. Everything runs on
-    the device of `x`. Given the same seed, a run on the CPU repeats to the byte, also when it was
-    interrupted and goes on from `checkpoints`. With a `watch`, the embedding is the best it saw,
-    while the encoder is the latest; what it saw before an interrupt is not kept. `loss` stands in
-    for Equation 1, and is a mean over anchors as that is. Ranks share the anchors of a step.
+    Everything runs on the device of `x`, and the ranks of `xtcl.distributed` share the anchors of
+    each step. With the same seed a run on the CPU repeats to the byte, also when it was interrupted
+    and goes on from `checkpoints`.
+
+    Args:
+        make_encoder: makes the encoder; called under the seed, so that initial weights repeat too.
+        x: attributes [V, D].
+        edge_index: links in both directions, int64 [2, n].
+        sources: lists that positives are drawn from.
+        settings: epochs, anchors, negatives, learning rate, ...
+        seed: of weights, draws and dropout.
+        on_epoch: called with the epoch and its loss.
+        checkpoints: where to save and resume; nothing is saved without it.
+        early_stopping: ends the training early. The embedding is then its best one, while the
+            encoder is the latest. Its scores are not part of a checkpoint.
+        loss: a mean over anchors in place of Equation 1.
+
     """
     settings.checked()
     checkpoints = checkpoints or NullCheckpoints()
@@ -82,16 +83,16 @@ def train(
     dropout = LinkDropout(edge_index, settings.link_dropout)
     losses: list[float] = []
     on_gpu = device.type == "cuda"
-    apart = side_stream(device) if on_gpu else nullcontext()
-    with apart, seeded(seed, device) as generator, allow_tf32():
+    stream = side_stream(device) if on_gpu else nullcontext()
+    with stream, seeded(seed, device) as generator, allow_tf32():
         encoder = make_encoder().to(device)
-        alone = loss is None and world().number == 1
-        repeats = on_gpu and alone and can_capture(encoder, settings)
-        passes: FullBatch | MiniBatch
+        is_plain = loss is None and world().world_size == 1
+        captured = on_gpu and is_plain and can_capture(encoder, settings)
+        batches: FullBatch | MiniBatch
         if settings.batch.neighbours is None:
-            passes = FullBatch(x, dropout, same_shapes=repeats)
+            batches = FullBatch(x, dropout, same_shapes=captured)
         else:
-            passes = MiniBatch(x, dropout, settings.batch.neighbours)
+            batches = MiniBatch(x, dropout, settings.batch.neighbours)
         optimiser = torch.optim.Adam(
             encoder.parameters(),
             lr=settings.learning_rate,
@@ -107,13 +108,13 @@ def train(
 
         def step(anchors: Tensor) -> Tensor:
             encoder.train()
-            passes.next_step(generator)
+            batches.next_step(generator)
             positives, weights = draw_positives(sources, anchors, generator)
             negatives = torch.randint(
                 len(x), (settings.negatives,), generator=generator, device=device
             )
-            drawn, weights, part = local_batch(Batch(anchors, positives, negatives), weights)
-            z, rows = passes.embed(encoder, drawn, generator)
+            batch, weights, share = local_batch(Batch(anchors, positives, negatives), weights)
+            z, rows = batches.embed(encoder, batch, generator)
             value = (loss or contrastive_loss)(
                 z,
                 rows.positives,
@@ -124,55 +125,35 @@ def train(
                 temperature=settings.temperature,
             )
             optimiser.zero_grad()
-            value = all_reduced_backward(encoder, value, part)
+            value = all_reduced_backward(encoder, value, share)
             optimiser.step()
             return value
 
-        take = GraphedStep(step, generator) if repeats else step
+        run_step = GraphedStep(step, generator) if captured else step
         while len(losses) < settings.epochs:
-            passes.next_epoch(generator)
-            steps = [take(anchors) for anchors in _shares(len(x), settings, generator)]
-            losses.append(torch.stack(steps).mean().item())
+            batches.next_epoch(generator)
+            values = [run_step(anchors) for anchors in _epoch_anchors(len(x), settings, generator)]
+            losses.append(torch.stack(values).mean().item())
             _check_finite(losses[-1], f"The loss became {losses[-1]}", len(losses), settings)
             on_epoch(len(losses), losses[-1])
             if len(losses) % CHECKPOINT_EVERY == 0:
                 checkpoints.save("training", state.to_tensors())
-            if watch is not None and watch.seen_enough(
+            if early_stopping is not None and early_stopping.should_stop(
                 len(losses), lambda: embed(encoder, x, edge_index, settings.batch)
             ):
                 break
-        found = None if watch is None else watch.embedding
-        embedding = embed(encoder, x, edge_index, settings.batch) if found is None else found
+        best = None if early_stopping is None else early_stopping.embedding
+        embedding = embed(encoder, x, edge_index, settings.batch) if best is None else best
         clear_tensor_caches(encoder)  # the data are no part of the model
         largest = embedding.abs().max().item()
         _check_finite(largest, "The embedding overflowed", len(losses), settings)
     return encoder, TrainingResult(embedding, tuple(losses))
 
 
-def can_capture(encoder: nn.Module, settings: TrainingConfig) -> bool:
-    """Whether every step launches the same work, whatever was drawn."""
-    whole = settings.batch.neighbours is None
-    # Nobody knows what a subclass does with its links.
-    return whole and type(encoder) is GCNEncoder
-
-
-def _shares(
-    num_nodes: int, settings: TrainingConfig, generator: torch.Generator
-) -> Iterator[Tensor]:
-    """The anchors of an epoch, dealt out at random to its steps."""
-    steps, drawn = settings.steps(num_nodes), settings.drawn(num_nodes)
-    if steps == 1 and drawn == num_nodes:
-        yield torch.arange(num_nodes, device=generator.device)
-    else:
-        order = torch.randperm(num_nodes, generator=generator, device=generator.device)
-        # chunk may give fewer than it is asked for
-        yield from order[:drawn].tensor_split(steps)
-
-
 def embed(
     encoder: nn.Module, x: Tensor, edge_index: Tensor, batch: BatchConfig | None = None
 ) -> Tensor:
-    """Embeddings of all nodes, without dropout; layer by layer where `batch` is not the graph."""
+    """Embeddings of all nodes, without dropout; layer by layer where `batch` has neighbours."""
     encoder.eval()
     with torch.no_grad():
         if batch is not None and batch.neighbours is not None:
@@ -181,16 +162,27 @@ def embed(
     return embedding
 
 
-def _check_finite(value: float, what: str, epoch: int, settings: TrainingConfig) -> None:
-    if not math.isfinite(value):
-        raise DataError(
-            f"{what} in epoch {epoch}. Lower learning_rate ({settings.learning_rate}) or raise "
-            f"temperature ({settings.temperature})."
-        )
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[torch.Generator]:
+    """Seed torch for the block (dropout, initial weights), and restore its state afterwards."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every GPU too
+        for gpu in devices:
+            with torch.cuda.device(gpu):
+                torch.cuda.manual_seed(seed)
+        yield torch.Generator(device).manual_seed(seed)
+
+
+def can_capture(encoder: nn.Module, settings: TrainingConfig) -> bool:
+    """Whether every step launches the same kernels, whatever was drawn (`xtcl.cuda_graphs`)."""
+    is_full = settings.batch.neighbours is None
+    # A subclass may do anything with its links.
+    return is_full and type(encoder) is GCNEncoder
 
 
 class FullBatch:
-    """Every step embeds all nodes over links of its own, as `LinkDropout` leaves them.
+    """Every step embeds all nodes, over the links that `LinkDropout` keeps in that step.
 
     With `same_shapes`, links that are left out keep their places.
     """
@@ -201,14 +193,35 @@ class FullBatch:
         self.links: EdgeIndex = dropout.edge_index
 
     def next_epoch(self, generator: torch.Generator) -> None:
-        """An epoch begins."""
+        """Prepare an epoch."""
 
     def next_step(self, generator: torch.Generator) -> None:
-        """A step begins, before its nodes are drawn."""
+        """Prepare a step, before its nodes are drawn."""
         self.links = self.draw(generator)
 
     def embed(
-        self, encoder: nn.Module, step: Batch, generator: torch.Generator
+        self, encoder: nn.Module, batch: Batch, generator: torch.Generator
     ) -> tuple[Tensor, Batch]:
-        """Embeddings, and the nodes of the step as their rows."""
-        return encoder(self.x, self.links), step
+        """Embeddings of all nodes, and the batch, whose nodes are their rows."""
+        return encoder(self.x, self.links), batch
+
+
+def _epoch_anchors(
+    num_nodes: int, settings: TrainingConfig, generator: torch.Generator
+) -> Iterator[Tensor]:
+    """The anchors of each step of an epoch, assigned at random."""
+    steps, drawn = settings.steps(num_nodes), settings.drawn(num_nodes)
+    if steps == 1 and drawn == num_nodes:
+        yield torch.arange(num_nodes, device=generator.device)
+    else:
+        order = torch.randperm(num_nodes, generator=generator, device=generator.device)
+        # chunk may give fewer parts than it is asked for
+        yield from order[:drawn].tensor_split(steps)
+
+
+def _check_finite(value: float, what: str, epoch: int, settings: TrainingConfig) -> None:
+    if not math.isfinite(value):
+        raise DataError(
+            f"{what} in epoch {epoch}. Lower learning_rate ({settings.learning_rate}) or raise "
+            f"temperature ({settings.temperature})."
+        )
