@@ -34,8 +34,8 @@ from xtcl.planning.sizes import LINKS, Sizes
 from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.row_source import TOPK_BLOCK_ROWS
 from xtcl.relations.topk import uses_torch_search
-from xtcl.tasks.logistic_solver import BLOCK, COLUMNS, FEW
-from xtcl.tasks.self_training import MAX_ROWS
+from xtcl.tasks.newton_cg import GRAM_COLUMNS, MAX_SPAN_ROWS, ROTATION_BLOCK
+from xtcl.tasks.self_training import MAX_PSEUDO_LABELS
 from xtcl.training.trainer import can_capture
 
 FLOAT = 4
@@ -198,17 +198,17 @@ def _arrays(work: Sizes) -> int:
         return embedding + SPANNED * min(MOST_PAIRS, 4 * work.edges) * work.width
     answers = 8 * 3 * work.nodes * work.classes
     embeddings = 2 if work.recipe.doubt < 1 else 1
-    more = min(MAX_ROWS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
+    more = min(MAX_PSEUDO_LABELS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
     first = embeddings * embedding + _fit_bytes(work, work.labelled)
     return answers + max(first, embedding + _fit_bytes(work, work.labelled + more))
 
 
 def _fit_bytes(work: Sizes, rows: int) -> int:
     """The rows of a fit, some of them turned or squared, and arrays of its five folds."""
-    if rows <= FEW:
+    if rows <= MAX_SPAN_ROWS:
         return SPANNED * rows * work.width
-    turned = 3 * 8 * min(BLOCK, rows * work.width)
-    squared = 8 * rows * min(COLUMNS, work.width)
+    turned = 3 * 8 * min(ROTATION_BLOCK, rows * work.width)
+    squared = 8 * rows * min(GRAM_COLUMNS, work.width)
     folds = 8 * 6 * 5 * rows * work.classes
     return NUMBER * rows * work.width + max(turned, squared) + folds
 

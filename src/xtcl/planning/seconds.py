@@ -14,7 +14,7 @@ from xtcl.config import EncoderConfig
 from xtcl.nn.encoder import LayerwiseEncoder
 from xtcl.planning.bytes import MOST_PAIRS, encoder_of, step_rows
 from xtcl.planning.sizes import LINKS, Sizes
-from xtcl.tasks.self_training import MAX_ROWS
+from xtcl.tasks.self_training import MAX_PSEUDO_LABELS
 from xtcl.training.trainer import can_capture
 
 TWO_CORES = 0.55
@@ -113,7 +113,7 @@ def _training(work: Sizes, member: EncoderConfig) -> float:
 def _head(work: Sizes) -> float:
     if work.task == LINKS:
         return SCORER * min(MOST_PAIRS, 4 * work.edges) * work.width
-    more = min(MAX_ROWS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
+    more = min(MAX_PSEUDO_LABELS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
     return HEAD * (work.labelled + more) * work.width * max(work.classes, 2)
 
 
@@ -211,7 +211,7 @@ def _gpu_head(work: Sizes) -> float:
     copied = COPIED * work.nodes * work.width
     if work.task == LINKS:  # one for every trial, too
         return GPU_HEAD * (1 + len(work.recipe.plans)) + HEAD_LINK * work.edges + copied
-    more = min(MAX_ROWS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
+    more = min(MAX_PSEUDO_LABELS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
     return GPU_HEAD + ROW * (work.labelled + more) * max(work.classes, 2) + copied
 
 
