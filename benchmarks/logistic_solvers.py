@@ -225,7 +225,9 @@ def measure(
                 first = refit_logistic(replace(chosen, C_=C), rows, labels)
                 clock.append(time.process_time())
                 # All add the same pseudo-labels.
-                second = self_train(newton[0] if newton else first, z, split.train, labels)
+                teacher = newton[0] if newton else first
+                second = self_train(teacher, z, split.train, labels)
+                second = first if second is teacher else second  # there is no second fit
                 clock.append(time.process_time())
                 seconds.append(np.diff(clock).tolist())
         newton = newton or [first]
