@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 from small_ranks import run_ranks
 
 from xtcl.distributed import World, distributed, local_work, world
-from xtcl.ranks import together
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +60,6 @@ def test_a_process_alone_keeps_everything() -> None:
 
 def test_the_former_names_work_and_warn() -> None:
     with pytest.warns(DeprecationWarning, match=r"xtcl\.distributed\.distributed"):
-        block = together()
-    with block as group, pytest.warns(DeprecationWarning, match="is_main"):
+        together = importlib.import_module("xtcl.ranks").together
+    with together() as group, pytest.warns(DeprecationWarning, match="is_main"):
         assert group.first

@@ -26,7 +26,7 @@ def test_rules_take_strengths_of_the_list_and_the_package_s_own() -> None:
         assert found[rule] in C_VALUES
     between = np.sqrt(found["accuracy"] * found["likelihood"])
     assert found["between the two"] == pytest.approx(between)
-    assert found["its posterior mean"] == fit_logistic(rows, labels, seed=4).strength_
+    assert found["its posterior mean"] == fit_logistic(rows, labels, seed=4).C_
 
 
 def test_measures_of_held_out_scores() -> None:

@@ -14,9 +14,10 @@ from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, TrainingConfig
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.nn.ensemble import EncoderEnsemble
+from xtcl.planning import bytes as planned_bytes
 from xtcl.planning.bytes import head_bytes
 from xtcl.planning.sizes import Sizes
-from xtcl.tasks import logistic_solver as rotate_rows
+from xtcl.tasks import newton_cg
 from xtcl.tasks.fit import FitOptions, with_head
 from xtcl.tasks.logistic import LogisticHead
 from xtcl.tasks.node_classification import NodeClassification
@@ -62,8 +63,9 @@ def measured(side: TrainingData, recipe: FitConfig) -> int:
 def test_is_what_the_head_takes(
     labelled: int, sure: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rotate_rows, "FEW", 200)
-    monkeypatch.setattr(rotate_rows, "BLOCK", 2**15)
+    for module in (newton_cg, planned_bytes):
+        monkeypatch.setattr(module, "MAX_SPAN_ROWS", 200)
+        monkeypatch.setattr(module, "ROTATION_BLOCK", 2**15)
     recipe = FitConfig(plans=(PLAN,), doubt=0.025, sure=sure)
     side = TrainingData(some_labels(labelled))
     work = Sizes.of(side, "nodes", recipe)

@@ -10,7 +10,7 @@ from torch.nn.functional import one_hot
 
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.splits import node_split
-from xtcl.tasks import logistic as calibration
+from xtcl.tasks import logistic
 from xtcl.tasks.logistic import (
     INVERSE_TEMPERATURES,
     calibrated_likelihood,
@@ -51,7 +51,7 @@ def test_agreeing_undoes_a_factor() -> None:
 def test_factors_tried_together_are_factors_tried_one_by_one(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibration, "ROWS_PER_BLOCK", block)
+    monkeypatch.setattr(logistic, "_CALIBRATION_BLOCK", block)
     scores, codes = drawn(30, 0.7)
     found = []
     for factor in INVERSE_TEMPERATURES:

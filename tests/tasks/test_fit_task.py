@@ -37,7 +37,7 @@ from xtcl.tasks.fit import (
     with_head,
 )
 from xtcl.tasks.link_prediction import LinkPrediction
-from xtcl.tasks.logistic import LogisticHead, finished, fit_logistic
+from xtcl.tasks.logistic import LogisticHead, fit_logistic, refit_logistic
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.results import LinkScores, NodePredictions
 from xtcl.tasks.self_training import self_train
@@ -62,7 +62,7 @@ def test_nodes_end_in_logistic_regression_fitted_twice(monkeypatch: pytest.Monke
     z = fitted.fitted.embedding
     assert isinstance(fitted.head, LogisticHead)
     known, labels = side.labelled, side.labels[side.labelled]
-    first = finished(fit_logistic(z[known], labels, seed=5, rough=True), z[known], labels)
+    first = refit_logistic(fit_logistic(z[known], labels, seed=5, refit=False), z[known], labels)
     expected = self_train(first, z, known, labels, seed=5)
     assert (expected.coef_ != first.coef_).any()
     np.testing.assert_array_equal(fitted.head.coef_, expected.coef_)

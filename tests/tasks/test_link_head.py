@@ -9,7 +9,7 @@ from safetensors.numpy import load, save
 from sklearn.linear_model import LogisticRegression
 
 from xtcl.errors import DataError, UsageError
-from xtcl.tasks import link_head as pair_features
+from xtcl.tasks import link_head
 from xtcl.tasks.link_head import LINK_SCORERS, LinkHead, fit_link_head
 from xtcl.tasks.metrics import auc
 
@@ -63,7 +63,7 @@ def test_scores_are_the_formula(kind: str, monkeypatch: pytest.MonkeyPatch) -> N
     whole = head.score(z, pairs)
     assert whole.dtype == np.float64
     np.testing.assert_allclose(whole, score_by_loops(head, z, pairs), rtol=1e-12, atol=1e-12)
-    monkeypatch.setattr(pair_features, "PAIRS_PER_BLOCK", 3 * z.shape[1])
+    monkeypatch.setattr(link_head, "_PAIRS_BLOCK", 3 * z.shape[1])
     np.testing.assert_array_equal(head.score(z, pairs), whole)
     np.testing.assert_array_equal(head.score(z, pairs[::-1]), whole)
     assert head.score(z, np.empty((2, 0), dtype=int)).shape == (0,)
@@ -71,20 +71,20 @@ def test_scores_are_the_formula(kind: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_hadamard_is_a_logistic_regression_on_products() -> None:
     z, (links, others), (test, _) = communities()
-    head = fit_link_head("hadamard", z, links, others, strengths=[5.0])
+    head = fit_link_head("hadamard", z, links, others, Cs=[5.0])
     pairs = np.hstack([links, others])
     features = np.array([unit(z[u]) * unit(z[v]) for u, v in pairs.T])
     labels = np.repeat([1, 0], [links.shape[1], others.shape[1]])
     spread = features - features.mean(axis=0)
     scale = np.sqrt((spread**2).sum(axis=1).mean())
-    # Two columns of weights under one penalty are one column at twice the strength.
+    # Two columns of weights under one penalty are one column at twice the C.
     oracle = LogisticRegression(C=10.0, solver="newton-cholesky", tol=1e-12).fit(
         spread / scale, labels
     )
     held = np.array([unit(z[u]) * unit(z[v]) for u, v in test.T])
     expected = oracle.predict_proba((held - features.mean(axis=0)) / scale)[:, 1]
     np.testing.assert_allclose(probability(head, z, test), expected, atol=1e-7)
-    assert head.strength_ == 5.0
+    assert head.C_ == 5.0
 
 
 @pytest.mark.parametrize("kind", LINK_SCORERS)
@@ -98,16 +98,16 @@ def test_probabilities_are_calibrated_and_rank_like_scores(kind: str) -> None:
     assert (np.diff(probability(head, z, test)[order]) >= 0).all()
 
 
-def test_validation_links_choose_the_strength() -> None:
+def test_validation_links_choose_the_c() -> None:
     z, train, valid = communities(seed=3)
-    strengths = [0.01, 0.1, 1.0, 10.0, 1000.0]
-    found = fit_link_head("hadamard", z, *train, strengths=strengths, validation=valid)
+    Cs = [0.01, 0.1, 1.0, 10.0, 1000.0]
+    found = fit_link_head("hadamard", z, *train, Cs=Cs, validation=valid)
     aucs = []
-    for strength in strengths:
-        head = fit_link_head("hadamard", z, *train, strengths=[strength])
+    for C in Cs:
+        head = fit_link_head("hadamard", z, *train, Cs=[C])
         aucs.append(auc(head.score(z, valid[0]), head.score(z, valid[1])))
     assert len(set(aucs)) > 1
-    assert found.strength_ == strengths[int(np.argmax(aucs))]
+    assert Cs[int(np.argmax(aucs))] == found.C_
 
 
 @pytest.mark.parametrize("kind", LINK_SCORERS)
@@ -144,8 +144,11 @@ def test_a_head_survives_a_safetensors_file(kind: str) -> None:
     head = fit_link_head(kind, z, *train)
     loaded = LinkHead.from_tensors(load(save(head.to_tensors())))
     assert loaded.kind == kind
-    assert loaded.strength_ == head.strength_
+    assert loaded.C_ == head.C_
     np.testing.assert_array_equal(probability(loaded, z, pairs), probability(head, z, pairs))
+    arrays = head.to_tensors()
+    arrays["strength"] = arrays.pop("C")  # its name in earlier versions
+    assert LinkHead.from_tensors(load(save(arrays))).C_ == head.C_
 
 
 def test_bad_data_are_named() -> None:

@@ -85,14 +85,12 @@ def test_ties_go_to_the_scorer_listed_first() -> None:
     assert choose_scorer(links, np.zeros((GRAPH.num_nodes, 4)), seed=0).kind == LINK_SCORERS[0]
 
 
-def test_the_chosen_kind_and_strength_are_fitted_on_all_training_links() -> None:
+def test_the_chosen_kind_and_c_are_fitted_on_all_training_links() -> None:
     links = hide_links(SIDE, 0.3, seed=0)
     z = embedding_for("hadamard")
     chosen = choose_scorer(links, z, seed=0)
     head = fit_chosen(chosen, SIDE, z, seed=0)
-    assert (head.kind, head.strength_) == (chosen.kind, chosen.strength_)
-    alone = fit_link_head(
-        chosen.kind, z, SIDE.graph.edges, SIDE.negatives, strengths=[chosen.strength_]
-    )
+    assert (head.kind, head.C_) == (chosen.kind, chosen.C_)
+    alone = fit_link_head(chosen.kind, z, SIDE.graph.edges, SIDE.negatives, Cs=[chosen.C_])
     np.testing.assert_array_equal(head.weight_, alone.weight_)
     assert not np.array_equal(head.weight_, chosen.weight_)

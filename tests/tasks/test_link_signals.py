@@ -21,7 +21,14 @@ from xtcl.relations.registry import make_relation
 from xtcl.relations.view import TrainingView
 from xtcl.tasks import link_head as module
 from xtcl.tasks.fit import FitOptions, fit_sampler, fit_task
-from xtcl.tasks.link_head import ENOUGH, LinkHead, SignalHead, fit_link_head, signal_names, signals
+from xtcl.tasks.link_head import (
+    MIN_HIDDEN_LINKS,
+    LinkHead,
+    SignalHead,
+    fit_link_head,
+    signal_names,
+    signals,
+)
 from xtcl.tasks.link_prediction import HiddenLinks, LinkPrediction, hide_links
 from xtcl.tasks.logistic import fit_logistic
 from xtcl.tasks.metrics import auc
@@ -102,14 +109,14 @@ def test_blocks_and_company_change_nothing(height: int) -> None:
 
 def hidden() -> HiddenLinks:
     links = hide_links(SIDE, 0.4, 5)
-    assert links.hidden[0].shape[1] >= ENOUGH
+    assert links.hidden[0].shape[1] >= MIN_HIDDEN_LINKS
     return links
 
 
 def test_the_weights_are_a_logistic_regression_of_hidden_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "fit_logistic", partial(fit_logistic, strengths=[3.0]))
+    monkeypatch.setattr(module, "fit_logistic", partial(fit_logistic, Cs=[3.0]))
     links = hidden()
     fitted = fitted_on(links.graph, Z)
     head = SignalHead.fit(fitted, SCORER, *links.hidden, seed=3)
@@ -118,8 +125,8 @@ def test_the_weights_are_a_logistic_regression_of_hidden_pairs(
     labels = np.repeat([1, 0], [side.shape[1] for side in links.hidden])
     scaled = (x - x.mean(axis=0)) / np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
     # A row for each of two classes doubles C; a row's mean square length divides it.
-    strength = 2 * 3.0 / (scaled**2).sum(axis=1).mean()
-    model = LogisticRegression(C=strength, tol=1e-12, max_iter=10_000).fit(scaled, labels)
+    C = 2 * 3.0 / (scaled**2).sum(axis=1).mean()
+    model = LogisticRegression(C=C, tol=1e-12, max_iter=10_000).fit(scaled, labels)
     expected = model.decision_function(scaled)
     np.testing.assert_allclose(head.score(fitted, pairs), expected, rtol=1e-4, atol=1e-4)
 
@@ -140,7 +147,7 @@ def test_signals_know_more_than_the_scorer_alone() -> None:
 
 def test_few_hidden_links_leave_the_scorer_alone() -> None:
     links = hidden()
-    few = links.hidden[0][:, : ENOUGH - 1]
+    few = links.hidden[0][:, : MIN_HIDDEN_LINKS - 1]
     head = SignalHead.fit(FITTED, SCORER, few, links.hidden[1])
     assert head.names == ("scorer",)
     np.testing.assert_allclose(
@@ -152,8 +159,8 @@ def test_another_scorer_keeps_the_weights() -> None:
     links = hidden()
     head = SignalHead.fit(FITTED, SCORER, *links.hidden)
     other = replace(SCORER, bias_=5.0)
-    assert head.around(other) == replace(head, scorer=other)
-    assert SignalHead.of(SCORER).around(other).bias_ == 5.0
+    assert head.with_scorer(other) == replace(head, scorer=other)
+    assert SignalHead.of(SCORER).with_scorer(other).bias_ == 5.0
 
 
 def test_it_survives_a_file_and_names_what_is_missing() -> None:
@@ -179,7 +186,7 @@ def test_signals_of_another_fit_are_refused() -> None:
 def test_a_fit_weighs_signals_where_the_recipe_says_so(
     wanted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "ENOUGH", 5)
+    monkeypatch.setattr(module, "MIN_HIDDEN_LINKS", 5)
     recipe = replace(LinkPrediction().recipe("gcn"), signals=wanted, positives=5)
     short = recipe.each(lambda m: replace(m, training=replace(m.training, epochs=5)))
     side: TrainingData = SIDE

@@ -14,20 +14,18 @@ from safetensors.numpy import load, save
 from sklearn.linear_model import LogisticRegression
 
 from xtcl.errors import DataError, UsageError
-from xtcl.tasks import logistic as logistic_head
-from xtcl.tasks import logistic as strength_choice
-from xtcl.tasks import logistic_solver
+from xtcl.tasks import logistic, newton_cg
 from xtcl.tasks.logistic import (
     C_VALUES,
     INVERSE_TEMPERATURES,
     LogisticHead,
     calibrated_likelihood,
-    finished,
     fit_logistic,
     logistic_path,
+    refit_logistic,
     stratified_folds,
 )
-from xtcl.tasks.logistic_solver import Weights
+from xtcl.tasks.newton_cg import Weights
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -58,9 +56,9 @@ def prepared(rows: Floats, mean: Floats) -> Floats:
     return out
 
 
-def gradient(head: LogisticHead, rows: Floats, labels: Codes, strength: float) -> Floats:
+def gradient(head: LogisticHead, rows: Floats, labels: Codes, C: float) -> Floats:
     """Gradient of sum_i -log softmax(W x_i + b)[y_i] + |W|^2 / (2 C), by a loop over the rows."""
-    d_coef, d_intercept = head.coef_ / strength, np.zeros(len(head.classes_))
+    d_coef, d_intercept = head.coef_ / C, np.zeros(len(head.classes_))
     for x, label in zip(prepared(rows, rows.mean(axis=0)), labels, strict=True):
         scores = head.coef_ @ x + head.intercept_
         p = np.exp(scores) / np.exp(scores).sum()
@@ -71,22 +69,22 @@ def gradient(head: LogisticHead, rows: Floats, labels: Codes, strength: float) -
 
 
 @pytest.mark.parametrize(("n", "d"), [(60, 8), (30, 90), (40, 40)])
-@pytest.mark.parametrize("strength", [0.01, 3.0, 1e4])
-def test_the_fit_has_converged(n: int, d: int, strength: float) -> None:
+@pytest.mark.parametrize("C", [0.01, 3.0, 1e4])
+def test_the_fit_has_converged(n: int, d: int, C: float) -> None:
     rows, labels = clusters(n, d, 4)
-    (head,) = logistic_path(rows, labels, strengths=[strength])
+    (head,) = logistic_path(rows, labels, Cs=[C])
     # |W - W*| <= C |gradient|, so this is a relative error below 1e-8.
-    size = np.linalg.norm(gradient(head, rows, labels, strength))
-    assert strength * size < 1e-8 * np.linalg.norm(head.coef_)
+    size = np.linalg.norm(gradient(head, rows, labels, C))
+    assert C * size < 1e-8 * np.linalg.norm(head.coef_)
 
 
-@pytest.mark.parametrize("strength", [0.1, 10.0, 1000.0])
+@pytest.mark.parametrize("C", [0.1, 10.0, 1000.0])
 @pytest.mark.parametrize(("classes", "factor"), [(4, 1.0), (2, 2.0)])
-def test_it_is_scikit_learns_model(classes: int, factor: float, strength: float) -> None:
+def test_it_is_scikit_learns_model(classes: int, factor: float, C: float) -> None:
     rows, labels = clusters(50, 6, classes)
-    (head,) = logistic_path(rows, labels, strengths=[strength])
+    (head,) = logistic_path(rows, labels, Cs=[C])
     oracle = LogisticRegression(
-        C=factor * strength, solver="newton-cholesky", tol=1e-12, max_iter=1000
+        C=factor * C, solver="newton-cholesky", tol=1e-12, max_iter=1000
     ).fit(prepared(rows, rows.mean(axis=0)), labels)
     new, _ = clusters(20, 6, classes, seed=1)
     x = prepared(new, rows.mean(axis=0))
@@ -99,22 +97,22 @@ def test_it_is_scikit_learns_model(classes: int, factor: float, strength: float)
 def test_the_path_forgets_where_it_came_from() -> None:
     rows, labels = clusters(40, 60, 3)
     along = list(logistic_path(rows, labels))
-    assert [head.strength_ for head in along] == list(C_VALUES)
+    assert [head.C_ for head in along] == list(C_VALUES)
     for head in along:
-        (alone,) = logistic_path(rows, labels, strengths=[head.strength_])
+        (alone,) = logistic_path(rows, labels, Cs=[head.C_])
         np.testing.assert_allclose(head.coef_, alone.coef_, rtol=1e-6, atol=1e-7)
 
 
 def test_blocks_of_rows_change_nothing_but_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, labels = clusters(40, 6, 3)
-    (head,) = logistic_path(rows, labels, strengths=[5.0])
+    (head,) = logistic_path(rows, labels, Cs=[5.0])
     whole = head.predict_proba(rows)
     monkeypatch.setattr(
-        logistic_head, "ROWS_PER_BLOCK", 21
+        logistic, "_NUMBERS_PER_BLOCK", 21
     )  # three rows, and one left over at the end
     np.testing.assert_allclose(head.predict_proba(rows), whole, rtol=1e-12)
     np.testing.assert_array_equal(head.predict(rows), whole.argmax(axis=1))
-    monkeypatch.setattr(logistic_head, "ROWS_PER_BLOCK", 1)  # less than a row
+    monkeypatch.setattr(logistic, "_NUMBERS_PER_BLOCK", 1)  # less than a row
     np.testing.assert_allclose(head.predict_proba(rows), whole, rtol=1e-12)
 
 
@@ -143,62 +141,63 @@ def mean_likelihood(scores: np.ndarray, labels: np.ndarray, t: float) -> float:
     return math.fsum(logs) / len(logs)
 
 
-def test_strengths_far_past_the_likeliest_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_c_values_far_past_the_likeliest_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, labels = clusters(600, 40, 4)
     rows += 20 * np.random.default_rng(0).normal(size=rows.shape)
     tried: list[float] = []
-    solve = logistic_solver.solve_path
+    solve = newton_cg.solve_path
 
-    def recorded(*problem: Any) -> Iterator[Weights]:
-        for strength, fit in zip(problem[3], solve(*problem), strict=True):
-            tried.append(strength)
+    def recorded(*problem: Any, **start: Any) -> Iterator[Weights]:
+        for C, fit in zip(problem[3], solve(*problem, **start), strict=True):
+            if not start:  # the cross-validation, not the fit at the chosen C
+                tried.append(C)
             yield fit
 
-    monkeypatch.setattr(strength_choice, "solve_path", recorded)
-    short = fit_logistic(rows, labels, strengths=C_VALUES)
+    monkeypatch.setattr(logistic, "solve_path", recorded)
+    short = fit_logistic(rows, labels, Cs=C_VALUES)
     assert len(tried) < len(C_VALUES)
     tried.clear()
-    monkeypatch.setattr(strength_choice, "STOP_NATS", math.inf)
-    full = fit_logistic(rows, labels, strengths=C_VALUES)
+    monkeypatch.setattr(logistic, "_STOP_NATS", math.inf)
+    full = fit_logistic(rows, labels, Cs=C_VALUES)
     assert tried == list(C_VALUES)
-    assert short.strength_ == pytest.approx(full.strength_, rel=1e-6)
+    assert pytest.approx(full.C_, rel=1e-6) == short.C_
     assert short.cv_likelihood_ == full.cv_likelihood_
 
 
 @pytest.mark.parametrize("normalise", [False, True])
-def test_a_rough_head_that_is_finished_is_the_head(normalise: bool) -> None:
+def test_a_head_that_is_refitted_later_is_the_head(normalise: bool) -> None:
     rows, labels = clusters(80, 12, 3)
     whole = fit_logistic(rows, labels, normalise=normalise)
-    rough = fit_logistic(rows, labels, normalise=normalise, rough=True)
-    assert rough.strength_ == whole.strength_
-    assert rough.cv_likelihood_ == whole.cv_likelihood_
-    assert not np.allclose(rough.coef_, whole.coef_, rtol=1e-6)
-    done = finished(rough, rows, labels)
+    compared = fit_logistic(rows, labels, normalise=normalise, refit=False)
+    assert compared.C_ == whole.C_
+    assert compared.cv_likelihood_ == whole.cv_likelihood_
+    assert not np.allclose(compared.coef_, whole.coef_, rtol=1e-6)
+    done = refit_logistic(compared, rows, labels)
     np.testing.assert_allclose(done.coef_, whole.coef_, rtol=1e-7, atol=1e-8)
     np.testing.assert_allclose(done.intercept_, whole.intercept_, rtol=1e-7, atol=1e-8)
-    for name in ("strength_", "cv_accuracy_", "cv_likelihood_", "inverse_temperature_", "scale_"):
+    for name in ("C_", "cv_accuracy_", "cv_likelihood_", "inverse_temperature_", "scale_"):
         assert getattr(done, name) == getattr(whole, name)
 
 
-def test_a_head_of_which_nothing_is_known_is_never_rough() -> None:
+def test_without_held_out_rows_there_is_always_a_refit() -> None:
     rows, labels = np.eye(3), np.arange(3)
-    rough = fit_logistic(rows, labels, rough=True)
-    np.testing.assert_array_equal(rough.coef_, fit_logistic(rows, labels).coef_)
+    compared = fit_logistic(rows, labels, refit=False)
+    np.testing.assert_array_equal(compared.coef_, fit_logistic(rows, labels).coef_)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_strength_is_the_mean_of_its_posterior(seed: int) -> None:
+def test_the_c_is_the_mean_of_its_posterior(seed: int) -> None:
     rows, labels = clusters(80, 5, 3, seed=seed)
-    strengths = [0.01, 0.3, 10.0, 1000.0]
-    head = fit_logistic(rows, labels, strengths=strengths, folds=4, seed=7)
+    Cs = [0.01, 0.3, 10.0, 1000.0]
+    head = fit_logistic(rows, labels, Cs=Cs, folds=4, seed=7)
     x, fold_of = prepared(rows, rows.mean(axis=0)), stratified_folds(labels, 4, 7)
-    held_out = [held_out_scores(x, labels, fold_of, c) for c in strengths]
+    held_out = [held_out_scores(x, labels, fold_of, c) for c in Cs]
     likelihood = [
         max(mean_likelihood(scores, labels, t) for t in INVERSE_TEMPERATURES) for scores in held_out
     ]
     posterior = [math.exp(80 * (each - max(likelihood))) for each in likelihood]
-    parts = [p * math.log(c) for p, c in zip(posterior, strengths, strict=True)]
-    assert head.strength_ == pytest.approx(math.exp(sum(parts) / sum(posterior)), rel=0.02)
+    parts = [p * math.log(c) for p, c in zip(posterior, Cs, strict=True)]
+    assert pytest.approx(math.exp(sum(parts) / sum(posterior)), rel=0.02) == head.C_
     best = int(np.argmax(likelihood))
     assert head.cv_likelihood_ == pytest.approx(likelihood[best], abs=1e-3)
     assert head.cv_accuracy_ == pytest.approx((held_out[best].argmax(axis=1) == labels).mean())
@@ -240,10 +239,10 @@ def test_another_seed_deals_other_folds() -> None:
     assert (first != other).any()
 
 
-def test_strengths_that_are_equally_good_meet_in_the_middle() -> None:
+def test_c_values_that_are_equally_good_meet_in_the_middle() -> None:
     _, labels = clusters(30, 2, 3)
     head = fit_logistic(np.zeros((30, 4)), labels)
-    assert head.strength_ == pytest.approx(np.exp(np.log(C_VALUES).mean()))
+    assert pytest.approx(np.exp(np.log(C_VALUES).mean())) == head.C_
 
 
 @pytest.mark.parametrize("normalise", [True, False])
@@ -277,13 +276,13 @@ def test_small_classes_neither_fail_nor_warn() -> None:
     labels = np.array([0] * 7 + [1] * 2 + [2, 3, 3])
     head = fit_logistic(rows, labels)
     assert head.classes_.tolist() == [0, 1, 2, 3]
-    assert C_VALUES[0] <= head.strength_ <= C_VALUES[-1]
+    assert C_VALUES[0] <= head.C_ <= C_VALUES[-1]
     assert 0.0 <= head.cv_accuracy_ <= 1.0
 
 
-def test_with_nothing_to_hold_out_the_usual_strength_is_taken() -> None:
+def test_with_nothing_to_hold_out_the_usual_c_is_taken() -> None:
     head = fit_logistic(np.eye(3), np.array([0, 1, 2]))
-    assert head.strength_ == 3.0
+    assert head.C_ == 3.0
     assert np.isnan(head.cv_accuracy_)
     assert np.isnan(head.cv_likelihood_)
     assert head.predict(np.eye(3)).tolist() == [0, 1, 2]
@@ -291,7 +290,7 @@ def test_with_nothing_to_hold_out_the_usual_strength_is_taken() -> None:
 
 def test_rows_of_unit_mean_square_without_normalising() -> None:
     rows, labels = clusters(40, 5, 3)
-    (head,) = logistic_path(rows, labels, strengths=[2.0], normalise=False)
+    (head,) = logistic_path(rows, labels, Cs=[2.0], normalise=False)
     centred = rows - rows.mean(axis=0)
     scale = np.sqrt((centred**2).sum() / 40)
     oracle = LogisticRegression(C=2.0, solver="newton-cholesky", tol=1e-12).fit(
@@ -307,7 +306,7 @@ def test_shift_and_scale_of_the_embedding_do_not_matter(normalise: bool) -> None
     moved = 1000.0 * rows - 77.0
     before = fit_logistic(rows, labels, normalise=normalise)
     after = fit_logistic(moved, labels, normalise=normalise)
-    assert after.strength_ == pytest.approx(before.strength_)
+    assert pytest.approx(before.C_) == after.C_
     np.testing.assert_allclose(after.predict_proba(moved), before.predict_proba(rows), atol=1e-8)
 
 
@@ -336,11 +335,22 @@ def test_a_head_survives_a_safetensors_file(normalise: bool) -> None:
     head = fit_logistic(rows, labels, normalise=normalise)
     loaded = LogisticHead.from_tensors(load(save(head.to_tensors())))
     np.testing.assert_array_equal(loaded.predict_proba(rows, 5), head.predict_proba(rows, 5))
-    assert loaded.strength_ == head.strength_
+    assert loaded.C_ == head.C_
     assert loaded.cv_accuracy_ == head.cv_accuracy_
     assert loaded.cv_likelihood_ == head.cv_likelihood_
     assert loaded.inverse_temperature_ == head.inverse_temperature_
     assert loaded.normalise is normalise
+
+
+def test_a_file_of_an_earlier_version_is_read() -> None:
+    rows, labels = clusters(40, 6, 3)
+    head = fit_logistic(rows, labels)
+    arrays = head.to_tensors()
+    arrays["strength"] = arrays.pop("C")
+    arrays["sureness"] = arrays.pop("inverse_temperature")
+    loaded = LogisticHead.from_tensors(load(save(arrays)))
+    assert loaded.C_ == head.C_
+    assert loaded.inverse_temperature_ == head.inverse_temperature_
 
 
 def test_bad_data_are_named() -> None:
@@ -370,10 +380,10 @@ def test_bad_data_are_named() -> None:
 
 def test_bad_parameters_are_named() -> None:
     rows, labels = clusters(10, 3, 2)
-    with pytest.raises(UsageError, match=r"strengths is \[1.0, -2.0\]"):
-        fit_logistic(rows, labels, strengths=[1.0, -2.0])
-    with pytest.raises(UsageError, match=r"strengths is \[\]"):
-        fit_logistic(rows, labels, strengths=[])
+    with pytest.raises(UsageError, match=r"Cs is \[1.0, -2.0\]"):
+        fit_logistic(rows, labels, Cs=[1.0, -2.0])
+    with pytest.raises(UsageError, match=r"Cs is \[\]"):
+        fit_logistic(rows, labels, Cs=[])
     with pytest.raises(UsageError, match="folds is 1"):
         fit_logistic(rows, labels, folds=1)
     with pytest.raises(UsageError, match="pass 2 or more"):
@@ -382,13 +392,13 @@ def test_bad_parameters_are_named() -> None:
 
 def test_a_fit_that_does_not_converge_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, labels = clusters(30, 5, 3)
-    monkeypatch.setattr(logistic_solver, "NEWTON_STEPS", 1)
+    monkeypatch.setattr(newton_cg, "_MAX_NEWTON_STEPS", 1)
     with pytest.raises(DataError, match=r"at C = 100 did not converge"):
-        list(logistic_path(rows, labels, strengths=[100.0]))
+        list(logistic_path(rows, labels, Cs=[100.0]))
 
 
-def test_where_every_strength_is_right_the_middle_is_taken() -> None:
+def test_where_every_c_is_right_the_middle_is_taken() -> None:
     rows = np.repeat([[1.0, 0.0], [-1.0, 0.0]], 10, axis=0)
-    head = fit_logistic(rows, np.repeat([0, 1], 10), strengths=(0.1, 1.0, 10.0))
+    head = fit_logistic(rows, np.repeat([0, 1], 10), Cs=(0.1, 1.0, 10.0))
     assert head.cv_accuracy_ == 1.0
-    assert head.strength_ == pytest.approx(1.0, rel=0.01)
+    assert pytest.approx(1.0, rel=0.01) == head.C_

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import DataError
-from xtcl.tasks import logistic_solver
-from xtcl.tasks.logistic_solver import Weights, solve_path
+from xtcl.tasks import newton_cg
+from xtcl.tasks.newton_cg import Weights, solve_path
 
 STRENGTHS = [0.3, 30.0, 3000.0]
 CLASSES = 3
@@ -89,7 +89,7 @@ def test_where_the_search_starts_changes_its_length_alone(
         *(part + away * torch.randn(part.shape, generator=noise).double() for part in cold)
     )
     if away < 1:
-        monkeypatch.setattr(logistic_solver, "NEWTON_STEPS", 6)
+        monkeypatch.setattr(newton_cg, "_MAX_NEWTON_STEPS", 6)
         with pytest.raises(DataError, match="did not converge"):
             list(solve_path(rows, codes, CLASSES, [3.0], 1e-10, kept))
     (warm,) = solve_path(rows, codes, CLASSES, [3.0], 1e-10, kept, start)
@@ -115,24 +115,24 @@ def test_a_search_that_single_precision_cannot_end_ends(monkeypatch: pytest.Monk
     rows = (3 * centres[codes] + spread) * torch.logspace(0, -4, 50).double()
     rows = rows / rows.norm(dim=1, keepdim=True)  # told apart without a mistake
     tried = []
-    search = logistic_solver._search
+    search = newton_cg._newton
 
-    def recorded(problems: Any, start: Tensor, c: str, tolerance: float, rough: bool) -> Tensor:
-        tried.append(rough)
-        return search(problems, start, c, tolerance, rough)
+    def recorded(problems: Any, start: Tensor, c: str, tolerance: float, float32: bool) -> Tensor:
+        tried.append(float32)
+        return search(problems, start, c, tolerance, float32)
 
-    monkeypatch.setattr(logistic_solver, "_search", recorded)
+    monkeypatch.setattr(newton_cg, "_newton", recorded)
     (fit,) = solve_path(rows, codes, CLASSES, [1e7], 1e-9)
     assert tried == [True, False]
     slope = gradient(rows, codes, fit.coef[0], fit.intercept[0], 1e7)
     assert 1e7 * slope.norm() <= 1e-6 * fit.coef.norm()
 
 
-def test_all_strengths_at_once_are_the_strengths_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_c_values_at_once_are_the_c_values_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, codes = data()
     kept = folds(60, 3)
     in_turn = list(solve_path(rows, codes, CLASSES, STRENGTHS, 1e-10, kept))
-    monkeypatch.setattr(logistic_solver, "_in_turn", logistic_solver._together)  # as a GPU does
+    monkeypatch.setattr(newton_cg, "_solve_in_turn", newton_cg._solve_all_at_once)  # as a GPU does
     at_once = list(solve_path(rows, codes, CLASSES, STRENGTHS, 1e-10, kept))
     assert len(at_once) == len(STRENGTHS)
     for found, expected in zip(at_once, in_turn, strict=True):
@@ -171,7 +171,7 @@ def test_one_problem_that_does_not_converge_is_an_error(monkeypatch: pytest.Monk
     rows = torch.cat([torch.zeros(3, 12, dtype=torch.float64), rows])
     codes = torch.cat([torch.arange(3), codes])
     easy = torch.arange(63) < 3
-    monkeypatch.setattr(logistic_solver, "NEWTON_STEPS", 1)
+    monkeypatch.setattr(newton_cg, "_MAX_NEWTON_STEPS", 1)
     list(solve_path(rows, codes, CLASSES, [100.0], 1e-9, easy[None]))
     with pytest.raises(DataError, match=r"at C = 100 did not converge \(relative gradient \d"):
         list(solve_path(rows, codes, CLASSES, [100.0], 1e-9, torch.stack([easy, ~easy])))

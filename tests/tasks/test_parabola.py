@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from xtcl.tasks.logistic_solver import ConjugateGradient, Design, QuadraticModel, class_contrasts
+from xtcl.tasks.newton_cg import ConjugateGradient, Design, QuadraticModel, class_contrasts
 
 PROBLEMS, CLASSES, ROWS, COLUMNS = 2, 3, 20, 5
 RIDGE = torch.tensor([0.1] * COLUMNS + [0.0], dtype=torch.float64)
@@ -60,7 +60,7 @@ def test_curvature_is_the_hessian() -> None:
     v = some_weights()
     for problem in range(PROBLEMS):
         expected = hessian(model, problem) @ v[problem].flatten()
-        torch.testing.assert_close(model.curvature(v)[problem].flatten(), expected)
+        torch.testing.assert_close(model.hessian_product(v)[problem].flatten(), expected)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -98,6 +98,6 @@ def test_a_coarse_search_ends_as_soon_as_its_residual_is_small_enough() -> None:
     for share in (0.3, 1e-6):
         forcing = torch.full((PROBLEMS,), share, dtype=torch.float64)
         found = ConjugateGradient()(model, right, forcing)
-        left.append(size(right - model.curvature(found)) / size(right))
+        left.append(size(right - model.hessian_product(found)) / size(right))
         assert (left[-1] <= share).all()
     assert (left[0] > 1e-4).any()  # no finer than was asked for

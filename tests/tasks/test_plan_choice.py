@@ -174,7 +174,7 @@ def test_one_plan_still_chooses_a_scorer() -> None:
     expected = choose_scorer(LINKS, CLASSES, SEED)
     assert choice.scorer is not None
     chosen = choice.scorer.scorer
-    assert (chosen.kind, chosen.strength_) == (expected.kind, expected.strength_)
+    assert (chosen.kind, chosen.C_) == (expected.kind, expected.C_)
 
 
 def test_the_judge_is_the_auc_of_cosines_on_hidden_links() -> None:

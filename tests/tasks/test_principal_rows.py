@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from xtcl.tasks import logistic_solver as module
-from xtcl.tasks.logistic_solver import rotate_rows, solve_path
+from xtcl.tasks import newton_cg as module
+from xtcl.tasks.newton_cg import rotate_rows, solve_path
 
 
 def correlated(n: int, d: int) -> Tensor:
@@ -26,11 +26,11 @@ def correlated(n: int, d: int) -> Tensor:
 def test_it_is_a_rotation(
     n: int, d: int, r: int, leading: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LEADING", leading)
+    monkeypatch.setattr(module, "_PRINCIPAL_AXES", leading)
     rows = correlated(n, d)
     turned = rotate_rows(rows)
     assert turned.coordinates.shape == (n, r)
-    axes = turned.back(torch.eye(r, dtype=torch.float64))
+    axes = turned.inverse(torch.eye(r, dtype=torch.float64))
     torch.testing.assert_close(axes @ axes.T, torch.eye(r, dtype=torch.float64))
     again = turned.coordinates @ axes + turned.centre
     torch.testing.assert_close(again, rows, rtol=0.0, atol=1e-12)
@@ -38,7 +38,7 @@ def test_it_is_a_rotation(
 
 @pytest.mark.parametrize(("n", "d"), [(60, 20), (20, 60)])
 def test_the_leading_axes_come_first(n: int, d: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LEADING", 6)
+    monkeypatch.setattr(module, "_PRINCIPAL_AXES", 6)
     noise = torch.Generator().manual_seed(0)
     size = 4.0 ** -torch.arange(d, dtype=torch.float64)
     rows = torch.randn(n, d, dtype=torch.float64, generator=noise) * size
@@ -53,7 +53,7 @@ def test_the_leading_axes_come_first(n: int, d: int, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("rows", [torch.zeros(6, 3), torch.ones(4, 9), torch.eye(7)[[0, 0, 1, 1]]])
 def test_rows_of_low_rank_are_kept_whole(rows: Tensor) -> None:
     turned = rotate_rows(rows.double())
-    again = turned.back(turned.coordinates) + turned.centre
+    again = turned.inverse(turned.coordinates) + turned.centre
     torch.testing.assert_close(again, rows.double(), rtol=0.0, atol=1e-14)
 
 
@@ -61,7 +61,7 @@ def test_rows_of_low_rank_are_kept_whole(rows: Tensor) -> None:
 def test_a_fit_of_turned_rows_is_a_fit_of_the_rows(
     n: int, d: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FEW", few)
+    monkeypatch.setattr(module, "MAX_SPAN_ROWS", few)
     rows, codes = correlated(n, d), torch.arange(n) % 3
     turned = rotate_rows(rows)
     strengths = [0.1, 10.0, 1e4]
@@ -85,7 +85,7 @@ def test_rows_turned_in_place_and_in_blocks_are_the_same_rows(
     kept = rows.clone()
     whole = rotate_rows(rows)
     assert torch.equal(rows, kept)
-    monkeypatch.setattr(module, "BLOCK", 7 * d)
+    monkeypatch.setattr(module, "ROTATION_BLOCK", 7 * d)
     parts = rotate_rows(rows, overwrite=True)
     assert torch.equal(rows, parts.coordinates) == (n > d)  # in place, but for a span
     torch.testing.assert_close(parts.coordinates, whole.coordinates, rtol=0.0, atol=1e-12)

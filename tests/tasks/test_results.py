@@ -71,13 +71,13 @@ def test_rows_are_a_copy(kind: str) -> None:
 def head_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Rows given to the logistic head, a list that grows."""
     given: list[int] = []
-    score = LogisticHead.device_scores
+    score = LogisticHead.decision_tensor
 
     def counted(head: LogisticHead, rows: torch.Tensor) -> torch.Tensor:
         given.append(len(rows))
         return score(head, rows)
 
-    monkeypatch.setattr(LogisticHead, "device_scores", counted)
+    monkeypatch.setattr(LogisticHead, "decision_tensor", counted)
     return given
 
 
@@ -85,7 +85,7 @@ def fitted(monkeypatch: pytest.MonkeyPatch) -> XTCL:
     """A model of 80 nodes whose head scores seven at a time."""
     graph = small_graph()
     model = small_model(epochs=1).fit(graph, small_split(graph, "nodes"))
-    monkeypatch.setattr(logistic, "ROWS_PER_BLOCK", 7 * model.embedding_.shape[1])
+    monkeypatch.setattr(logistic, "_NUMBERS_PER_BLOCK", 7 * model.embedding_.shape[1])
     return model
 
 

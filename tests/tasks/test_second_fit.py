@@ -43,7 +43,7 @@ def by_the_book(
             told.append(int(np.argmax(chance)))
     centred = rows - rows[taken].mean(axis=0)
     unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
-    model = LogisticRegression(C=head.strength_, tol=1e-10, max_iter=10_000)
+    model = LogisticRegression(C=head.C_, tol=1e-10, max_iter=10_000)
     return np.asarray(model.fit(unit[taken], told).predict_proba(unit))
 
 
@@ -55,7 +55,7 @@ def test_it_is_a_fit_on_labels_and_sure_answers() -> None:
     expected = by_the_book(head, rows, labels, known)
     np.testing.assert_allclose(again.predict_proba(rows)[:, CLASSES], expected, atol=1e-6)
     assert np.abs(again.coef_ - head.coef_).max() > 0.1
-    kept = ("strength_", "cv_accuracy_", "cv_likelihood_", "normalise")
+    kept = ("C_", "cv_accuracy_", "cv_likelihood_", "normalise")
     assert all(getattr(again, name) == getattr(head, name) for name in kept)
 
 
@@ -89,7 +89,7 @@ def test_of_many_sure_answers_some_are_drawn(monkeypatch: pytest.MonkeyPatch) ->
     rows, labels, known = blobs(spread=0.9)
     head = first_fit(rows, labels, known)
     every = self_train(head, rows, known, labels[known])
-    monkeypatch.setattr(module, "MAX_ROWS", 10)
+    monkeypatch.setattr(module, "MAX_PSEUDO_LABELS", 10)
     some = [self_train(head, rows, known, labels[known], seed=seed) for seed in (0, 0, 1)]
     np.testing.assert_array_equal(some[0].coef_, some[1].coef_)
     assert np.abs(some[0].coef_ - some[2].coef_).max() > 0

@@ -9,8 +9,8 @@ from xtcl.planning.sizes import LINKS_TASK, Sizes
 from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.row_source import TOPK_BLOCK_ROWS
 from xtcl.relations.topk import uses_torch_search
-from xtcl.tasks import logistic_solver
-from xtcl.tasks.self_training import MAX_ROWS
+from xtcl.tasks.newton_cg import GRAM_COLUMNS, MAX_SPAN_ROWS, ROTATION_BLOCK
+from xtcl.tasks.self_training import MAX_PSEUDO_LABELS
 
 
 def graph_bytes(sizes: Sizes) -> int:
@@ -157,16 +157,16 @@ def _arrays(sizes: Sizes) -> int:
         return embedding + SPANNED * min(MOST_PAIRS, 4 * sizes.edges) * sizes.width
     answers = 8 * 3 * sizes.nodes * sizes.classes
     embeddings = 2 if sizes.recipe.doubt < 1 else 1
-    more = min(MAX_ROWS, sizes.nodes - sizes.labelled) if sizes.recipe.sure < 1 else 0
+    more = min(MAX_PSEUDO_LABELS, sizes.nodes - sizes.labelled) if sizes.recipe.sure < 1 else 0
     first = embeddings * embedding + _fit_bytes(sizes, sizes.labelled)
     return answers + max(first, embedding + _fit_bytes(sizes, sizes.labelled + more))
 
 
 def _fit_bytes(sizes: Sizes, rows: int) -> int:
     """The rows of a fit, some of them turned or squared, and arrays of its five folds."""
-    if rows <= logistic_solver.FEW:
+    if rows <= MAX_SPAN_ROWS:
         return SPANNED * rows * sizes.width
-    turned = 3 * 8 * min(logistic_solver.BLOCK, rows * sizes.width)
-    squared = 8 * rows * min(logistic_solver.COLUMNS, sizes.width)
+    turned = 3 * 8 * min(ROTATION_BLOCK, rows * sizes.width)
+    squared = 8 * rows * min(GRAM_COLUMNS, sizes.width)
     folds = 8 * 6 * 5 * rows * sizes.classes
     return NUMBER * rows * sizes.width + max(turned, squared) + folds

@@ -1,4 +1,16 @@
-"""Scores of node pairs from their embeddings: the head of link prediction."""
+r"""The head of link prediction: scores of node pairs.
+
+`LinkHead` scores a pair by its embeddings alone. `SignalHead` adds what embeddings do not contain,
+the degrees of both nodes and the similarities of the relations before training:
+
+.. math:: p(u, v) = \sigma\Big(b + \sum_i w_i x_i(u, v)\Big)
+
+with the signals :math:`x_i`: the score of the `LinkHead`; the cosine of the embeddings;
+:math:`\log(1 + d)` of the node with fewer links and of the other; every relation's
+:math:`s_r(u, v)`, from the node with fewer links to the other; and :math:`\log(1 + 10^4 s_r)`,
+because the similarities of sparse relations differ by orders of magnitude. The weights are learned
+from links that were hidden from the whole fit: relations and embeddings fit the others too well.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +27,7 @@ from xtcl.errors import DataError, UsageError, first_few
 from xtcl.nn.functional import normalize
 from xtcl.tasks.logistic import (
     DEFAULT_C,
+    RENAMED_ARRAYS,
     Floats,
     LogisticHead,
     RowMatrix,
@@ -26,14 +39,20 @@ from xtcl.tasks.metrics import auc
 from xtcl.tasks.results import FittedEmbedding
 
 LINK_SCORERS = ("cosine", "inner", "hadamard")
-
-
 LINK_FOLDS = 3
 
-
-# Links that made z are easier than others, so strong penalties do best on sparse graphs; a coarse
-# grid is enough, because hidden links judge it.
+# The links that made z are easier than others, so a small C does best on sparse graphs. A coarse
+# grid is enough, because hidden links choose from it.
 LINK_C_VALUES = (0.03, 0.3, 3.0, 30.0)
+
+MIN_HIDDEN_LINKS = 100
+"""The fewest hidden links that the weights of a few dozen signals are learned from."""
+
+
+_LOG_SCALE = 1e4  # log(1 + 1e4 s) grows from similarities of about 1e-4
+_PAIRS_BLOCK = 2**22  # numbers of a block of pairs that is scored, for each end: 32 MiB
+
+NodePairs = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -44,14 +63,14 @@ class LinkHead:
     - inner: score = <z_u, z_v>
     - hadamard: score = <weight_, z_u * z_v> + bias_ of rows at unit length, a log-odds.
 
-    The first two have one weight, which turns the score into log-odds (Platt, 1999).
+    For the first two a weight and a bias turn the score into log-odds (Platt, 1999).
     """
 
     kind: str
     weight_: Floats
     """[d] for hadamard, else [1]"""
     bias_: float
-    strength_: float
+    C_: float
 
     def score(self, z: RowMatrix, pairs: ArrayLike, device: torch.device | None = None) -> Floats:
         """One score per column of pairs [2, n]: the higher, the more likely a link.
@@ -64,9 +83,9 @@ class LinkHead:
 
     @property
     def log_odds_(self) -> tuple[float, float]:
-        """What turns a score into log-odds, where links are as common as among the pairs fitted.
+        """A factor and a term that turn a score into log-odds.
 
-        A factor, and what is added.
+        They hold where links are as frequent as among the pairs of the fit.
         """
         return (1.0, 0.0) if self.kind == "hadamard" else (float(self.weight_[0]), self.bias_)
 
@@ -76,18 +95,19 @@ class LinkHead:
             "kind": np.frombuffer(self.kind.encode(), dtype=np.uint8).copy(),
             "weight": self.weight_,
             "bias": np.array([self.bias_]),
-            "strength": np.array([self.strength_]),
+            "C": np.array([self.C_]),
         }
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, NDArray[Any]]) -> LinkHead:
-        """The head that `to_tensors` wrote."""
+        """The head that `to_tensors` wrote, in this version or an earlier one."""
+        arrays = {RENAMED_ARRAYS.get(name, name): array for name, array in tensors.items()}
         try:
             return cls(
-                kind=_checked_kind(tensors["kind"].tobytes().decode()),
-                weight_=tensors["weight"],
-                bias_=float(tensors["bias"][0]),
-                strength_=float(tensors["strength"][0]),
+                kind=_checked_kind(arrays["kind"].tobytes().decode()),
+                weight_=arrays["weight"],
+                bias_=float(arrays["bias"][0]),
+                C_=float(arrays["C"][0]),
             )
         except KeyError as missing:
             raise DataError(
@@ -101,7 +121,7 @@ def fit_link_head(
     positives: ArrayLike,
     negatives: ArrayLike,
     *,
-    strengths: Sequence[float] = LINK_C_VALUES,
+    Cs: Sequence[float] = LINK_C_VALUES,
     seed: int = 0,
     max_pairs: int = 20_000,
     validation: tuple[ArrayLike, ArrayLike] | None = None,
@@ -109,68 +129,40 @@ def fit_link_head(
 ) -> LinkHead:
     """Fit a scorer on training links and non-links, each [2, n].
 
-    Of several strengths a hadamard head takes the one with the best AUC on `validation` (links,
-    non-links), or else the best in cross-validation over the training pairs. Links that made z are
-    easier than others, so cross-validation over them trusts the embedding too much: pass links
-    that were hidden from it where there are any. At most `max_pairs` pairs are used, half of them
-    links, drawn by the seed. The fit runs on `device`, the CPU by default. Memory about
-    48 max_pairs d bytes.
+    A hadamard head takes the C with the best AUC on `validation` (links, non-links), or else the
+    one of a cross-validation over the training pairs. Links that made z are easier than others, so
+    that cross-validation trusts the embedding too much: pass links that were hidden from it if
+    there are any. At most `max_pairs` pairs are used, half of them links, drawn by the seed. The
+    fit runs on `device`, the CPU by default. Memory about 48 max_pairs d bytes.
     """
     rows = checked_rows(z, "The embedding", device)
     rng = np.random.default_rng(seed)
     sides = [
-        _at_most(checked_pairs(side, len(rows)), max_pairs // 2, rng, what)
+        _sample_pairs(checked_pairs(side, len(rows)), max_pairs // 2, rng, what)
         for side, what in ((negatives, "non-links"), (positives, "links"))
     ]
     labels = np.repeat([0, 1], [side.shape[1] for side in sides])
     pairs = np.hstack(sides)
-    if _checked_kind(kind) != "hadamard":
-        scores = pair_scores(rows, pairs, unit=kind == "cosine")[:, None]
-        return _link_head(kind, _only_fit(scores, labels, DEFAULT_C, device))
-    features = pair_features(rows, pairs)
-    if len(strengths) == 1:
-        return _link_head(kind, _only_fit(features, labels, strengths[0], device))
-    if validation is None:
-        found = fit_logistic(
-            features,
-            labels,
-            strengths=strengths,
-            folds=LINK_FOLDS,
-            seed=seed,
-            normalise=False,
-            device=device,
+    features: Floats | Tensor
+    if _checked_kind(kind) == "hadamard":
+        features = pair_features(rows, pairs)
+    else:
+        features, Cs = pair_scores(rows, pairs, unit=kind == "cosine")[:, None], [DEFAULT_C]
+    if validation is None and len(Cs) > 1:
+        head = fit_logistic(
+            features, labels, Cs=Cs, folds=LINK_FOLDS, seed=seed, normalise=False, device=device
         )
-        return _link_head(kind, found)
-    path = logistic_path(features, labels, strengths=strengths, normalise=False, device=device)
-    # max keeps the first of equals, and the path starts with the strongest penalty.
-    return max((_link_head(kind, head) for head in path), key=lambda h: _auc(h, rows, *validation))
+        return _link_head(kind, head)
+    path = logistic_path(features, labels, Cs=Cs, normalise=False, device=device)
+    heads = [_link_head(kind, head) for head in path]
+    if validation is None or len(Cs) == 1:
+        return heads[0]
+    links, non_links = validation
+    # The first of equals, which has the smallest C.
+    return max(heads, key=lambda head: auc(head.score(rows, links), head.score(rows, non_links)))
 
 
-def _auc(head: LinkHead, z: RowMatrix, positives: ArrayLike, negatives: ArrayLike) -> float:
-    return auc(head.score(z, positives), head.score(z, negatives))
-
-
-def _only_fit(
-    features: Floats | Tensor,
-    labels: NDArray[np.int64],
-    strength: float,
-    device: torch.device | None,
-) -> LogisticHead:
-    (head,) = logistic_path(features, labels, strengths=[strength], normalise=False, device=device)
-    return head
-
-
-def collapsed(head: LogisticHead) -> tuple[Floats, float]:
-    """Two classes and their centring as one weight vector: log-odds = <weight, x> + bias."""
-    weight = (head.coef_[1] - head.coef_[0]) / head.scale_
-    return weight, float(head.intercept_[1] - head.intercept_[0] - head.mean_ @ weight)
-
-
-def _link_head(kind: str, head: LogisticHead) -> LinkHead:
-    return LinkHead(kind, *collapsed(head), head.strength_)
-
-
-def _at_most(pairs: NodePairs, limit: int, rng: np.random.Generator, what: str) -> NodePairs:
+def _sample_pairs(pairs: NodePairs, limit: int, rng: np.random.Generator, what: str) -> NodePairs:
     if limit < 1:
         raise UsageError(f"max_pairs leaves {limit} {what}; allow at least 2 pairs.")
     if not pairs.shape[1]:
@@ -188,96 +180,19 @@ def _checked_kind(kind: str) -> str:
     return kind
 
 
-class LinkBlocks:
-    """What `SignalHead.score` gives, to rounding, for every pair of some nodes with some others.
-
-    Cost of b nodes with m others: b m d, and the relations' rows of the b nodes; memory that of
-    some thirty numbers a pair, and the embedding in float64.
-    """
-
-    def __init__(self, head: SignalHead, fitted: FittedEmbedding) -> None:
-        self.head = head
-        self.fitted = fitted
-        self.rows = fitted.embedding.double()
-        self.unit = normalize(self.rows)
-
-    def scores(self, nodes: Tensor, others: Tensor) -> Floats:
-        """Log-odds [b, m]; no node may have more links than any of the others has."""
-        cosine = self.unit[nodes] @ self.unit[others].T
-        score = _scores(self.head.scorer, self.rows, self.unit, nodes, others, cosine)
-        shape = tuple(score.shape)
-        if len(self.head.names) == 1:
-            return float(self.head.weight_[0]) * score.cpu().numpy() + self.head.bias_
-        pairs = torch.stack([nodes.repeat_interleave(len(others)), others.repeat(len(nodes))])
-        compared, alike = (part.flatten().cpu().numpy() for part in (score, cosine))
-        signals = with_relations(self.fitted, compared, alike, pairs.cpu().numpy())
-        odds: Floats = (signals @ self.head.weight_ + self.head.bias_).reshape(shape)
-        return odds
+def _link_head(kind: str, head: LogisticHead) -> LinkHead:
+    return LinkHead(kind, *_log_odds_weights(head), head.C_)
 
 
-def _scores(
-    scorer: LinkHead, rows: Tensor, unit: Tensor, nodes: Tensor, others: Tensor, cosine: Tensor
-) -> Tensor:
-    if scorer.kind == "cosine":
-        return cosine
-    if scorer.kind == "inner":
-        return rows[nodes] @ rows[others].T
-    weight = torch.tensor(scorer.weight_, device=rows.device)
-    return (weight * unit[nodes]) @ unit[others].T + scorer.bias_
-
-
-# What speaks for a link between two nodes: their embeddings, their degrees, the relations.
-#
-# A scorer of embeddings knows how close two nodes came, and not how many links they have to give,
-# nor
-# what the relations saw of them before training. So the chance of a link is
-#
-# .. math:: \sigma\Big(b + \sum_i w_i x_i(u, v)\Big)
-#
-# with the signals :math:`x_i`: the scorer's own score; the cosine of the embeddings;
-# :math:`\log(1 + d)` of the node with fewer links and of the other; every relation's
-# :math:`s_r(u, v)`, from the node with fewer links to the other; and :math:`\log(1 + 10^4 s_r)`,
-# because the small similarities of sparse relations differ by orders of magnitude.
-#
-# The weights are learned from links that a whole fit has not seen: of the links it was fitted on,
-# relations and embeddings know too much.
-
-
-SMALL_GRAPH = 1e4
-"""One over the similarity from which on the logarithm of a signal grows."""
-
-
-ENOUGH = 100
-"""Hidden links from which on a few dozen weights can be learned."""
-
-
-def signals(fitted: FittedEmbedding, scorer: LinkHead, pairs: NodePairs) -> Floats:
-    """The signals of pairs [2, n], one in a column, in the order of `signal_names`."""
-    score = scorer.score(fitted.embedding, pairs)  # checks the pairs, too
-    return with_relations(fitted, score, pair_scores(fitted.embedding, pairs, unit=True), pairs)
-
-
-def with_relations(
-    fitted: FittedEmbedding, score: Floats, cosine: Floats, pairs: NodePairs
-) -> Floats:
-    """The signals of pairs whose embeddings have been compared: the scorer's score and cosine."""
-    degree = np.diff(fitted.sampler.view_.adjacency.indptr)
-    from_fewer = np.where(degree[pairs[0]] > degree[pairs[1]], pairs[::-1], pairs)
-    fewer, more = np.log1p(degree[from_fewer])
-    related = fitted.sampler.similarities(from_fewer).astype(np.float64)
-    return np.column_stack([score, cosine, fewer, more, related, np.log1p(SMALL_GRAPH * related)])
-
-
-def signal_names(fitted: FittedEmbedding) -> tuple[str, ...]:
-    """What the columns of `signals` are."""
-    relations = [relation.name for relation in fitted.sampler.relations_]
-    logs = [f"log {name}" for name in relations]
-    return ("scorer", "cosine", "fewer links", "more links", *relations, *logs)
+def _log_odds_weights(head: LogisticHead) -> tuple[Floats, float]:
+    """A head of two classes and its centring as one vector: log-odds = <weight, x> + bias."""
+    weight = (head.coef_[1] - head.coef_[0]) / head.scale_
+    return weight, float(head.intercept_[1] - head.intercept_[0] - head.mean_ @ weight)
 
 
 @dataclass(frozen=True)
 class SignalHead:
-    """Log-odds of a link as a weighted sum of signals, of which the scorer's is the first."""
+    """Log-odds of a link as a weighted sum of signals; the first is the scorer's."""
 
     scorer: LinkHead
     names: tuple[str, ...]
@@ -290,7 +205,7 @@ class SignalHead:
         weight, bias = scorer.log_odds_
         return cls(scorer, ("scorer",), np.array([weight]), bias)
 
-    def around(self, scorer: LinkHead) -> SignalHead:
+    def with_scorer(self, scorer: LinkHead) -> SignalHead:
         """The same weights with another scorer of the same kind."""
         return SignalHead.of(scorer) if len(self.names) == 1 else replace(self, scorer=scorer)
 
@@ -304,28 +219,27 @@ class SignalHead:
         *,
         seed: int = 0,
     ) -> SignalHead:
-        """Learn the weights of all signals from pairs that neither `fitted` nor `scorer` has seen.
+        """Learn the weights of all signals from pairs that were hidden from `fitted` and `scorer`.
 
-        Of fewer than ENOUGH links nothing can be learned: then it is the scorer alone.
+        With fewer links than MIN_HIDDEN_LINKS it is the scorer alone.
         """
-        if links.shape[1] < ENOUGH:
+        if links.shape[1] < MIN_HIDDEN_LINKS:
             return cls.of(scorer)
-        found = signals(fitted, scorer, np.hstack([non_links, links]))
+        x = signals(fitted, scorer, np.hstack([non_links, links]))
         labels = np.repeat([0, 1], [non_links.shape[1], links.shape[1]])
-        mean, spread = found.mean(axis=0), found.std(axis=0)
-        spread[spread == 0] = 1.0
+        mean, scale = x.mean(axis=0), x.std(axis=0)
+        scale[scale == 0] = 1.0
         head = fit_logistic(
-            (found - mean) / spread,
+            (x - mean) / scale,
             labels,
             folds=LINK_FOLDS,
             seed=seed,
             normalise=False,
             device=fitted.embedding.device,
         )
-        weight, bias = collapsed(head)
-        return cls(
-            scorer, signal_names(fitted), weight / spread, bias - float(weight @ (mean / spread))
-        )
+        weight, bias = _log_odds_weights(head)
+        bias -= float(weight @ (mean / scale))
+        return cls(scorer, signal_names(fitted), weight / scale, bias)
 
     def score(self, fitted: FittedEmbedding, pairs: NodePairs) -> Floats:
         """Log-odds of a link for each of the pairs [2, n]."""
@@ -346,15 +260,15 @@ class SignalHead:
             "weight": self.weight_,
             "bias": np.array([self.bias_]),
         }
-        return own | {f"scorer.{name}": each for name, each in self.scorer.to_tensors().items()}
+        return own | {f"scorer.{name}": array for name, array in self.scorer.to_tensors().items()}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, NDArray[Any]]) -> SignalHead:
-        """The head that `to_tensors` wrote."""
+        """The head that `to_tensors` wrote, in this version or an earlier one."""
         prefix = "scorer."
         scorer = {
-            name.removeprefix(prefix): each
-            for name, each in tensors.items()
+            name.removeprefix(prefix): array
+            for name, array in tensors.items()
             if name.startswith(prefix)
         }
         try:
@@ -370,28 +284,65 @@ class SignalHead:
             ) from missing
 
 
-NodePairs = NDArray[np.int64]
+def signals(fitted: FittedEmbedding, scorer: LinkHead, pairs: NodePairs) -> Floats:
+    """The signals [n, signals] of pairs [2, n], in the order of `signal_names`."""
+    score = scorer.score(fitted.embedding, pairs)  # also checks the pairs
+    return _with_relations(fitted, score, pair_scores(fitted.embedding, pairs, unit=True), pairs)
 
 
-# Numbers held at once while scoring: 32 MiB a side.
-PAIRS_PER_BLOCK = 2**22
+def signal_names(fitted: FittedEmbedding) -> tuple[str, ...]:
+    """The names of the columns of `signals`."""
+    relations = [relation.name for relation in fitted.sampler.relations_]
+    logs = [f"log {name}" for name in relations]
+    return ("scorer", "cosine", "fewer links", "more links", *relations, *logs)
 
 
-def checked_pairs(pairs: ArrayLike, num_nodes: int) -> NodePairs:
-    """`pairs` as integers [2, n] that name rows of the embedding, or a DataError."""
-    columns = np.asarray(pairs)
-    if columns.ndim != 2 or len(columns) != 2 or not np.issubdtype(columns.dtype, np.integer):
-        raise DataError(
-            f"The pairs are {columns.dtype} of shape {columns.shape}; "
-            "pass integers of shape (2, n)."
-        )
-    outside = np.flatnonzero(((columns < 0) | (columns >= num_nodes)).any(axis=0))
-    if outside.size:
-        raise DataError(
-            f"Pairs {first_few(outside)} name a node that the embedding does not have; "
-            f"use node numbers from 0 to {num_nodes - 1}."
-        )
-    return columns.astype(np.int64)
+def _with_relations(
+    fitted: FittedEmbedding, score: Floats, cosine: Floats, pairs: NodePairs
+) -> Floats:
+    """The signals of pairs, given the score and the cosine of their embeddings."""
+    degree = np.diff(fitted.sampler.view_.adjacency.indptr)
+    from_fewer = np.where(degree[pairs[0]] > degree[pairs[1]], pairs[::-1], pairs)
+    fewer, more = np.log1p(degree[from_fewer])
+    similarity = fitted.sampler.similarities(from_fewer).astype(np.float64)
+    logs = np.log1p(_LOG_SCALE * similarity)
+    return np.column_stack([score, cosine, fewer, more, similarity, logs])
+
+
+class LinkBlocks:
+    """`SignalHead.score`, up to rounding, for every pair of some nodes with some others.
+
+    Cost of b nodes with m others: b m d, and the relations' rows of the b nodes. Memory: about
+    thirty numbers for each pair, and the embedding in float64.
+    """
+
+    def __init__(self, head: SignalHead, fitted: FittedEmbedding) -> None:
+        self.head = head
+        self.fitted = fitted
+        self.rows = fitted.embedding.double()
+        self.unit = normalize(self.rows)
+
+    def scores(self, nodes: Tensor, others: Tensor) -> Floats:
+        """Log-odds [b, m]; no node may have more links than any of the others."""
+        cosine = self.unit[nodes] @ self.unit[others].T
+        score = self._scorer_scores(nodes, others, cosine)
+        shape = tuple(score.shape)
+        if len(self.head.names) == 1:
+            return float(self.head.weight_[0]) * score.cpu().numpy() + self.head.bias_
+        pairs = torch.stack([nodes.repeat_interleave(len(others)), others.repeat(len(nodes))])
+        compared, cosines = (part.flatten().cpu().numpy() for part in (score, cosine))
+        x = _with_relations(self.fitted, compared, cosines, pairs.cpu().numpy())
+        log_odds: Floats = (x @ self.head.weight_ + self.head.bias_).reshape(shape)
+        return log_odds
+
+    def _scorer_scores(self, nodes: Tensor, others: Tensor, cosine: Tensor) -> Tensor:
+        scorer = self.head.scorer
+        if scorer.kind == "cosine":
+            return cosine
+        if scorer.kind == "inner":
+            return self.rows[nodes] @ self.rows[others].T
+        weight = torch.tensor(scorer.weight_, device=self.rows.device)
+        return (weight * self.unit[nodes]) @ self.unit[others].T + scorer.bias_
 
 
 def pair_scores(
@@ -428,14 +379,31 @@ def pair_features(z: RowMatrix, pairs: ArrayLike, device: torch.device | None = 
     return torch.cat(products) if products else rows.new_zeros(0, rows.shape[1]).double()
 
 
-def _products(rows: Tensor, columns: NodePairs, unit: bool) -> Iterator[Tensor]:
-    """z_u z_v in float64, block by block of pairs."""
+def checked_pairs(pairs: ArrayLike, num_nodes: int) -> NodePairs:
+    """`pairs` as node numbers [2, n] below `num_nodes`, or a DataError."""
+    columns = np.asarray(pairs)
+    if columns.ndim != 2 or len(columns) != 2 or not np.issubdtype(columns.dtype, np.integer):
+        raise DataError(
+            f"The pairs are {columns.dtype} of shape {columns.shape}; "
+            "pass integers of shape (2, n)."
+        )
+    outside = np.flatnonzero(((columns < 0) | (columns >= num_nodes)).any(axis=0))
+    if outside.size:
+        raise DataError(
+            f"Pairs {first_few(outside)} name a node that the embedding does not have; "
+            f"use node numbers from 0 to {num_nodes - 1}."
+        )
+    return columns.astype(np.int64)
+
+
+def _products(rows: Tensor, pairs: NodePairs, unit: bool) -> Iterator[Tensor]:
+    """z_u z_v in float64, in blocks of pairs."""
     length = torch.ones(len(rows), 1, dtype=torch.float64, device=rows.device)
     if unit:
         measured = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
         length = measured.where(measured > 0, length)
-    ends = torch.from_numpy(columns).to(rows.device)
-    step = max(1, PAIRS_PER_BLOCK // max(1, rows.shape[1]))
+    ends = torch.from_numpy(pairs).to(rows.device)
+    step = max(1, _PAIRS_BLOCK // max(1, rows.shape[1]))
     for u, v in (part.unbind() for part in torch.split(ends, step, dim=1) if ends.shape[1]):
         left, right = (rows[node].double().div_(length[node]) for node in (u, v))
         yield left.mul_(right)

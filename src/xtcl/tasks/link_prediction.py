@@ -128,7 +128,7 @@ class LinkPrediction(Task):
         if choice.scorer is None:
             raise UsageError("Link prediction chooses a scorer before its head is fitted.")
         scorer = fit_chosen(choice.scorer.scorer, side, embedding, seed)
-        return choice.scorer.around(scorer)
+        return choice.scorer.with_scorer(scorer)
 
     def answer(self, head: SignalHead, fitted: FittedEmbedding, num_classes: int) -> LinkScores:
         """Scores of pairs."""
@@ -196,13 +196,13 @@ def fit_chosen(
     *,
     device: torch.device | None = None,
 ) -> LinkHead:
-    """A scorer of the kind and strength of `chosen`, fitted on all training links."""
+    """A scorer of the kind and C of `chosen`, fitted on all training links."""
     return fit_link_head(
         chosen.kind,
         embedding,
         side.graph.edges,
         side.negatives,
-        strengths=[chosen.strength_],
+        Cs=[chosen.C_],
         seed=seed,
         device=device,
     )

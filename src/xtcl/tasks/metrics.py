@@ -1,7 +1,6 @@
-"""How good answers are: every figure a fraction from 0 to 1, log-loss excepted.
+"""Metrics of node classification and link prediction, as fractions from 0 to 1 except log-loss.
 
-Link metrics take the scores of true links and of non-links, of any sign and scale: only their
-order matters.
+Link metrics take the scores of true links and of non-links. Only the order of scores matters.
 """
 
 from __future__ import annotations
@@ -19,12 +18,11 @@ from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
 from xtcl.tasks.training_data import Split, TrainingData
 
-Floats = NDArray[np.float64]
+_Floats = NDArray[np.float64]
 
 
-# A class the head has never seen gets probability 0; its log-loss is that of the smallest step
-# below 1.
-SMALLEST = float(np.finfo(np.float64).eps)
+# A class without a training row has probability 0; it is clipped to this, as in scikit-learn.
+_MIN_PROBABILITY = float(np.finfo(np.float64).eps)
 
 
 def accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
@@ -34,7 +32,7 @@ def accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
 
 
 def macro_f1(y_true: ArrayLike, y_pred: ArrayLike) -> float:
-    """Mean over the classes that occur, as truth or as answer, of F1 = 2 TP / (2 TP + FP + FN)."""
+    """Mean over the classes that occur, true or predicted, of F1 = 2 TP / (2 TP + FP + FN)."""
     from sklearn.metrics import f1_score
 
     true, predicted = _classes(y_true, y_pred)
@@ -56,22 +54,25 @@ def log_loss(y_true: ArrayLike, proba: ArrayLike) -> float:
             f"Nodes at {first_few(outside)} have a class without a column of probabilities; "
             f"pass more than {probability.shape[1]} columns, one for each class."
         )
-    return float(-np.log(probability[np.arange(len(true)), true].clip(SMALLEST, 1.0)).mean())
+    return float(
+        -np.log(probability[np.arange(len(true)), true].clip(_MIN_PROBABILITY, 1.0)).mean()
+    )
 
 
 def auc(pos_scores: ArrayLike, neg_scores: ArrayLike) -> float:
-    """Chance that a link outscores a non-link, ties counting half."""
+    """Probability that a link scores higher than a non-link; ties count half."""
     pos, neg = _pos_and_neg(pos_scores, neg_scores)
     return device_auc(torch.tensor(pos), torch.tensor(neg))
 
 
 def device_auc(pos: Tensor, neg: Tensor) -> float:
-    """The same of scores where they lie, which are finite. Cost (n + m) log m for m non-links.
+    """The AUC of finite scores, on their device. Cost (n + m) log m for m non-links.
 
-    Training asks for it every few epochs; scikit-learn sorts all scores and draws the whole curve.
+    Early stopping computes it every few epochs. scikit-learn sorts all scores and computes the
+    whole curve.
     """
-    rising = neg.sort().values
-    below = torch.searchsorted(rising, pos) + torch.searchsorted(rising, pos, right=True)
+    ascending = neg.sort().values
+    below = torch.searchsorted(ascending, pos) + torch.searchsorted(ascending, pos, right=True)
     return float(below.double().mean()) / (2 * len(neg))
 
 
@@ -101,8 +102,8 @@ def hits_at_k(pos_scores: ArrayLike, neg_scores: ArrayLike, k: int) -> float:
 def mean_reciprocal_rank(pos_scores: ArrayLike, neg_scores: ArrayLike) -> float:
     """Mean of 1 / rank of each link among non-links: a shared pool [m], or a row for each [n, m].
 
-    Ties take the realistic rank, half-way between the optimistic and the pessimistic one. Cost (n
-    + m) log m for a pool, n m for rows.
+    Ties get the realistic rank, half-way between the optimistic and the pessimistic one. Cost
+    (n + m) log m for a pool, n m for rows.
     """
     pos, neg = _links(pos_scores), np.asarray(neg_scores, dtype=np.float64)
     if neg.ndim == 2:
@@ -151,7 +152,7 @@ def _classes(y_true: ArrayLike, y_pred: ArrayLike) -> tuple[NDArray[np.int64], N
     return true, predicted
 
 
-def _scores(values: ArrayLike, what: str) -> Floats:
+def _scores(values: ArrayLike, what: str) -> _Floats:
     scores = np.asarray(values, dtype=np.float64)
     if scores.ndim != 1:
         raise DataError(
@@ -166,14 +167,14 @@ def _scores(values: ArrayLike, what: str) -> Floats:
     return scores
 
 
-def _links(values: ArrayLike) -> Floats:
+def _links(values: ArrayLike) -> _Floats:
     scores = _scores(values, "links")
     if not len(scores):
         raise DataError("There are no links to judge; hold out at least one link.")
     return scores
 
 
-def _pos_and_neg(pos_scores: ArrayLike, neg_scores: ArrayLike) -> tuple[Floats, Floats]:
+def _pos_and_neg(pos_scores: ArrayLike, neg_scores: ArrayLike) -> tuple[_Floats, _Floats]:
     pos, neg = _links(pos_scores), _scores(neg_scores, "non-links")
     if not len(neg):
         raise DataError("There are no non-links to compare with; sample at least one.")
@@ -181,7 +182,7 @@ def _pos_and_neg(pos_scores: ArrayLike, neg_scores: ArrayLike) -> tuple[Floats, 
 
 
 def test_scores(answer: Predictions, graph: Graph, split: Split) -> Mapping[str, float]:
-    """How right `answer` is on the test nodes or links, as fractions."""
+    """The metrics of predictions on the test nodes or links of a split."""
     if isinstance(answer, NodePredictions) and isinstance(split, NodeSplit):
         labels = TrainingData(graph).labels
         nodes = min(len(labels), len(answer.probabilities))

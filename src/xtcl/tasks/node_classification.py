@@ -10,7 +10,7 @@ from torch import Tensor
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, SamplerConfig, TrainingConfig
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold, label_folds
-from xtcl.tasks.logistic import LogisticHead, finished, fit_logistic, scored_rows, take_rows
+from xtcl.tasks.logistic import LogisticHead, fit_logistic, refit_logistic, scored_rows, take_rows
 from xtcl.tasks.results import ComputedPredictions, FittedEmbedding, NodePredictions
 from xtcl.tasks.self_training import SELF_TRAINING_THRESHOLD, self_train
 from xtcl.tasks.task import Selected, Task
@@ -103,14 +103,14 @@ class NodeClassification(Task):
         the strength, the doubt and whether to fit again; docs/accuracy.md has what that costs.
         """
         known, codes = side.labelled, side.labels[side.labelled]
-        return fit_logistic(take_rows(embedding, known), codes, seed=seed, rough=True)
+        return fit_logistic(take_rows(embedding, known), codes, seed=seed, refit=False)
 
     def finish_head(self, side: TrainingData, embedding: Tensor, head: object) -> object:
         """The same, converged; a head of another kind, of a task derived from this, as it is."""
         if not isinstance(head, LogisticHead):
             return head
         known, codes = side.labelled, side.labels[side.labelled]
-        return finished(head, take_rows(embedding, known), codes)
+        return refit_logistic(head, take_rows(embedding, known), codes)
 
     def second_head(
         self,
@@ -122,7 +122,7 @@ class NodeClassification(Task):
     ) -> LogisticHead:
         """With the head's own sure answers for further labels."""
         known, codes = side.labelled, side.labels[side.labelled]
-        return self_train(head, embedding, known, codes, sure=recipe.sure, seed=seed)
+        return self_train(head, embedding, known, codes, threshold=recipe.sure, seed=seed)
 
     def evidence(self, head: LogisticHead) -> float:
         """The likelihood of labels held out of the head.

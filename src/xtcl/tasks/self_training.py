@@ -1,4 +1,4 @@
-"""A head fitted again, with its own sure answers for further labels."""
+"""Self-training: a head fitted again, with its confident predictions as further labels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from xtcl.tasks.logistic import (
     Codes,
@@ -19,73 +18,64 @@ from xtcl.tasks.logistic import (
 )
 
 SELF_TRAINING_THRESHOLD = 0.8
-"""The chance from which on an answer is taken for a label."""
+"""The probability above which a prediction becomes a label."""
 
 
 MIN_CV_ACCURACY = 0.8
-"""The held-out accuracy that a head must have to be its own teacher."""
+"""The held-out accuracy that a head needs for self-training."""
 
 
-MAX_ROWS = 10_000
-"""Further labels that are taken; more of them say the same again."""
+MAX_PSEUDO_LABELS = 10_000
+"""The most predictions that become labels; more of them add nothing."""
 
 
 def self_train(
     head: LogisticHead,
     embedding: RowMatrix,
-    known: Codes,
+    labeled: Codes,
     labels: Codes,
     *,
-    sure: float = SELF_TRAINING_THRESHOLD,
+    threshold: float = SELF_TRAINING_THRESHOLD,
     seed: int = 0,
     device: torch.device | None = None,
 ) -> LogisticHead:
-    r"""Fit `head`, which knows the `labels` of the rows `known`, again with its sure answers.
+    r"""Fit `head`, fitted on the `labels` of the rows `labeled`, again with pseudo-labels.
 
-    .. math:: \{(z_u, y_u) \mid u \text{ known}\} \cup
-              \{(z_u, \hat y_u) \mid \max_c p(c \mid z_u) > \text{sure}\}
+    .. math:: \{(z_u, y_u) \mid u \text{ labeled}\} \cup
+              \{(z_u, \hat y_u) \mid \max_c p(c \mid z_u) > \text{threshold}\}
 
-    with the penalty it has: Scudder, "Probability of error of some adaptive pattern-recognition
-    machines", IEEE Transactions on Information Theory 11, 1965; Lee, "Pseudo-Label", 2013. A few
-    hundred labels do not show where the classes lie among all nodes, and these answers do. They
-    also repeat the head's mistakes: one that is right on fewer than MIN_CV_ACCURACY of the rows
-    held out of it, or of which this is not known, stays as it is. Held-out figures of the head
-    are those of its first fit, where the search starts. Cost: a prediction of all rows, and a fit
-    of up to MAX_ROWS more.
+    with the same C: Scudder, "Probability of error of some adaptive pattern-recognition machines",
+    IEEE Transactions on Information Theory 11, 1965; Lee, "Pseudo-Label", 2013. A few hundred
+    labels do not show where the classes lie among all nodes; pseudo-labels do, but repeat the
+    head's mistakes. So a head whose held-out accuracy is below MIN_CV_ACCURACY, or unknown, is
+    returned unchanged. `sklearn.semi_supervised.SelfTrainingClassifier` has neither this condition
+    nor the warm start and the limit of MAX_PSEUDO_LABELS.
+
+    The held-out figures of the result are those of `head`. Its inverse temperature is the one that
+    brings its probabilities closest to the calibrated ones of `head`, because no row was held out
+    of it. Cost: a prediction of all rows, and a fit of up to MAX_PSEUDO_LABELS further rows.
     """
     if not head.cv_accuracy_ >= MIN_CV_ACCURACY:
         return head
     rows = checked_rows(embedding, "The embedding", device)
-    chances = head.predict_proba(rows)
-    answers = chances.argmax(axis=1)
-    likely = np.setdiff1d(np.flatnonzero(chances.max(axis=1) > sure), known)
-    if len(likely) > MAX_ROWS:
-        drawn = np.random.default_rng([seed, len(likely)]).permutation(len(likely))[:MAX_ROWS]
-        likely = likely[np.sort(drawn)]
-    taken = np.concatenate([known, likely])
-    codes = np.concatenate([labels, answers[likely]])
-    (again,) = logistic_path(
-        take_rows(rows, taken),
-        codes,
-        strengths=[head.strength_],
-        normalise=head.normalise,
-        start=head,
+    probabilities = head.predict_proba(rows)
+    confident = np.setdiff1d(np.flatnonzero(probabilities.max(axis=1) > threshold), labeled)
+    if len(confident) > MAX_PSEUDO_LABELS:
+        rng = np.random.default_rng([seed, len(confident)])
+        confident = confident[np.sort(rng.permutation(len(confident))[:MAX_PSEUDO_LABELS])]
+    nodes = np.concatenate([labeled, confident])
+    codes = np.concatenate([labels, probabilities[confident].argmax(axis=1)])
+    (fit,) = logistic_path(
+        take_rows(rows, nodes), codes, Cs=[head.C_], normalise=head.normalise, start=head
     )
-    shown = rows[:: max(1, len(rows) // MAX_ROWS)]
+    factor = head.inverse_temperature_
+    if factor > 0:
+        shown = rows[:: max(1, len(rows) // MAX_PSEUDO_LABELS)]
+        calibrated = head.calibrated().decision_tensor(shown).softmax(dim=1)
+        factor = match_temperature(fit.decision_tensor(shown), calibrated)
     return replace(
-        again,
+        fit,
         cv_accuracy_=head.cv_accuracy_,
         cv_likelihood_=head.cv_likelihood_,
-        inverse_temperature_=_as_sure_as(head, again, shown),
+        inverse_temperature_=factor,
     )
-
-
-def _as_sure_as(head: LogisticHead, again: LogisticHead, rows: Tensor) -> float:
-    """The factor with which `again` is, on the whole, as sure as `head` is when calibrated.
-
-    Nothing was held out of the second fit but what was held out of the first.
-    """
-    if not head.inverse_temperature_ > 0:
-        return head.inverse_temperature_
-    wanted = head.calibrated().device_scores(rows).softmax(dim=1)
-    return match_temperature(again.device_scores(rows), wanted)

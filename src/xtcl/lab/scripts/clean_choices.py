@@ -106,9 +106,7 @@ class CleanChoices(Method):
         }
         embedding = embeddings(side, options)[best]
         known, codes = side.labelled, side.labels[side.labelled]
-        (head,) = logistic_path(
-            take_rows(embedding, known), codes, strengths=[judged[best].strength]
-        )
+        (head,) = logistic_path(take_rows(embedding, known), codes, Cs=[judged[best].strength])
         head = self_train(replace(head, cv_accuracy_=right), embedding, known, codes, seed=seed)
         return NodePredictions(head.predict_proba(embedding, side.graph.num_classes))
 

@@ -52,7 +52,7 @@ from xtcl.tasks.logistic import (
     held_out_scores,
     logistic_path,
     posterior_mean,
-    prepare,
+    prepare_rows,
     stratified_folds,
 )
 from xtcl.tasks.training_data import TrainingData, training_data
@@ -110,8 +110,8 @@ def measure(graph: Graph, seed: int, device: torch.device) -> dict[str, dict[str
         chosen |= {f"C = {c:g}": c for c in FIXED}
         chosen["hidden from the whole fit"] = hidden_strengths[name]
         wanted = sorted({*chosen.values(), *C_VALUES})
-        heads = logistic_path(rows[known], labels, strengths=wanted, device=device)
-        right = {head.strength_: (head.predict(rows[split.test]) == truth).mean() for head in heads}
+        heads = logistic_path(rows[known], labels, Cs=wanted, device=device)
+        right = {head.C_: (head.predict(rows[split.test]) == truth).mean() for head in heads}
         accuracy = {rule: right[strength] for rule, strength in chosen.items()}
         accuracy["oracle"] = max(right[strength] for strength in C_VALUES)
         found[name] = {rule: round(100 * float(share), 3) for rule, share in accuracy.items()}
@@ -154,8 +154,8 @@ def strengths_by_rule(
     rows: np.ndarray, labels: np.ndarray, seed: int, device: torch.device
 ) -> dict[str, float]:
     """The strength that each rule takes."""
-    problem = prepare(rows, labels, True, device)
-    turned, codes, classes = problem.turned.coordinates, problem.codes, len(problem.classes)
+    problem = prepare_rows(rows, labels, True, device)
+    turned, codes, classes = problem.rotated.coordinates, problem.codes, len(problem.classes)
     fold_of = torch.from_numpy(stratified_folds(codes.cpu().numpy(), FOLDS, seed)).to(codes)
     known = codes[fold_of >= 0]
     everything = [
