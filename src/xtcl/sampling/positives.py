@@ -182,7 +182,7 @@ class StoredPositives:
 
     def write(self, found: Positives, index_recall: dict[str, float]) -> None:
         """Store what was found. Of several ranks, the first does."""
-        if not world().first:
+        if not world().is_main:
             return
         everyone = np.arange(len(found.nodes))
         try:
