@@ -489,7 +489,7 @@ def test_a_failed_fit_leaves_the_fitted_model_as_it_was() -> None:
     with pytest.raises(UsageError):
         model.set_params(encoder="gat", width=12).fit(graph, split)
     assert model.embedding_ is before
-    assert all(member.encoder["width"] == 8 for member in model.plan_.members)
+    assert all(member.encoder["width"] == 8 for member in model.plan_.encoders)
     assert model.score(split) == score
 
 
@@ -525,10 +525,10 @@ def test_encoder_options_are_one_encoder_and_nothing_beside_it(task: str) -> Non
     graph = small_graph()
     options = {"layers": 2, "hops": 1, "width": 6}
     model = small_model(task, width=None, encoder_options=options).fit(graph)
-    (plan,) = model.recipe_.plans
+    (plan,) = model.recipe_.ensembles
     assert plan == model.plan_
-    assert (len(plan.members), plan.attributes) == (1, 0.0)
-    assert plan.members[0].encoder == options
+    assert (len(plan.encoders), plan.attributes) == (1, 0.0)
+    assert plan.encoders[0].encoder == options
     joined: Any = model.encoder_
     (encoder,) = joined.members
     assert len(encoder.linears) == 2
@@ -549,10 +549,10 @@ def test_a_recipe_of_the_user_s_own_is_followed() -> None:
         EncoderConfig({"width": 3}, TrainingConfig(epochs=4)),
         EncoderConfig({"width": 5}, weight=0.5),
     )
-    recipe = FitConfig(positives=6, plans=(EnsembleConfig(members, 0.7),))
+    recipe = FitConfig(positives=6, ensembles=(EnsembleConfig(members, 0.7),))
     model = XTCL(recipe=recipe, device="cpu").fit(graph)
     assert model.recipe_ == recipe
-    assert model.plan_ == recipe.plans[0]
+    assert model.plan_ == recipe.ensembles[0]
     assert model.positives_.shape == (80, 6)
     assert [len(curve) for curve in model.loss_curves_] == [4, TrainingConfig().epochs]
     assert model.embedding_.shape == (80, 3 + 5 + 3 * 16)
@@ -560,4 +560,4 @@ def test_a_recipe_of_the_user_s_own_is_followed() -> None:
 
 def test_a_recipe_that_cannot_be_used_is_named() -> None:
     with pytest.raises(UsageError, match="draws=0 must be at least 1"):
-        XTCL(recipe=FitConfig(draws=0)).fit(small_graph())
+        XTCL(recipe=FitConfig(num_positives_per_step=0)).fit(small_graph())

@@ -203,10 +203,10 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
     name = model.encoder if isinstance(model.encoder, str) else "own"
     config = model.recipe or task.recipe(name)
     if model.sampler == "paper":
-        config = config.literal(name)
+        config = config.as_in_paper(name)
     if model.encoder_options is not None:
-        alone = EncoderConfig(dict(model.encoder_options), config.plans[0].members[0].training)
-        config = replace(config, plans=(EnsembleConfig((alone,)),))
+        alone = EncoderConfig(dict(model.encoder_options), config.ensembles[0].encoders[0].training)
+        config = replace(config, ensembles=(EnsembleConfig((alone,)),))
     if model.epochs is not None:
         config = replace(config, stop_early=False)
     sampler = _given(model, "cap", "index_past", "quantiles")
@@ -223,7 +223,9 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
         )
 
     config = replace(config, sampler=replace(config.sampler, **sampler))
-    return replace(config.each(changed), **_given(model, "crossfit", "positives")).checked()
+    return replace(
+        config.map_encoders(changed), **_given(model, "crossfit", "positives")
+    ).validated()
 
 
 def _given(model: XTCL, *names: str) -> dict[str, Any]:

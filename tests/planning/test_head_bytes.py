@@ -64,7 +64,7 @@ def test_is_what_the_head_takes(
 ) -> None:
     monkeypatch.setattr(rotate_rows, "FEW", 200)
     monkeypatch.setattr(rotate_rows, "BLOCK", 2**15)
-    recipe = FitConfig(plans=(PLAN,), doubt=0.025, sure=sure)
+    recipe = FitConfig(ensembles=(PLAN,), downweight=0.025, self_training_threshold=sure)
     side = TrainingData(some_labels(labelled))
     work = Sizes.of(side, "nodes", recipe)
     assert (work.labelled, work.width) == (labelled, LEARNED + 3 * ATTRIBUTES)

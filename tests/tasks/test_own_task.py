@@ -143,8 +143,8 @@ def test_tasks_by_name() -> None:
 
 def test_all_of_the_best_candidates_are_positives() -> None:
     """Where alike pairs are rare no chance is high, and none need be."""
-    assert CustomTask(near, np.arange(30)).recipe("gcn").least_chance == 0.0
-    assert NodeClassification().recipe("gcn").least_chance > 0.0
+    assert CustomTask(near, np.arange(30)).recipe("gcn").min_probability == 0.0
+    assert NodeClassification().recipe("gcn").min_probability > 0.0
 
 
 class OwnHead(NodeClassification):

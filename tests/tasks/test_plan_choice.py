@@ -79,7 +79,7 @@ class Planted:
         def train(plan: EnsembleConfig, judge: Scorer | None, to_beat: float) -> FittedEmbedding:
             self.judges.append(judge)
             self.to_beat.append(to_beat)
-            (member,) = plan.members
+            (member,) = plan.encoders
             stopped = replace(member, training=replace(member.training, epochs=17))
             embedding = torch.from_numpy(self.embeddings[str(member.encoder["name"])])
             return planted(embedding, EnsembleConfig((stopped,)), verdict=len(self.judges) / 10)
@@ -88,12 +88,12 @@ class Planted:
 
     def choose(self, *names: str, stop_early: bool = True) -> Selected:
         """What link prediction chooses among the plans so named."""
-        recipe = FitConfig(plans=tuple(map(plan_of, names)), stop_early=stop_early)
+        recipe = FitConfig(ensembles=tuple(map(plan_of, names)), stop_early=stop_early)
         return LinkPrediction().choose(SIDE, recipe, self, SEED, CPU)
 
 
 def name_of(choice: Selected) -> object:
-    return choice.plan.members[0].encoder["name"]
+    return choice.plan.encoders[0].encoder["name"]
 
 
 def pair_set(pairs: np.ndarray) -> set[tuple[int, int]]:
@@ -146,7 +146,9 @@ def test_no_stage_of_a_trial_sees_a_hidden_link(monkeypatch: pytest.MonkeyPatch)
     fit_task(SIDE, LinkPrediction(), recipe, FitOptions(seed=SEED))
     kept, whole = pair_set(LINKS.kept[0]), pair_set(SIDE.graph.edges)
     assert views == [kept, whole]
-    assert passed == pulled == [*[kept] * len(recipe.plans), whole]  # all are tried, one followed
+    assert (
+        passed == pulled == [*[kept] * len(recipe.ensembles), whole]
+    )  # all are tried, one followed
 
 
 @pytest.mark.parametrize("names", [("good", "bad"), ("bad", "good")])
@@ -191,14 +193,19 @@ def test_a_judge_is_there_where_training_may_stop_early(stop_early: bool) -> Non
     assert trial.to_beat == [-float("inf"), 0.1]  # each plan knows the best verdict before it
     for judge in trial.judges:
         assert judge is None or judge(torch.from_numpy(NOISE)) == pytest.approx(hidden_auc(NOISE))
-    assert choice.plan.members[0].training.epochs == 17  # what the trial says counts
+    assert choice.plan.encoders[0].training.epochs == 17  # what the trial says counts
 
 
 def test_the_epochs_are_those_after_which_the_judge_saw_the_best() -> None:
     """Against training anew for every number of epochs at which the judge is asked."""
     training = TrainingConfig(epochs=70, anchors=None, weight_decay=0.0, learning_rate=0.1)
     member = EncoderConfig({"width": 8, "hops": 1, "dropout": 0.2}, training)
-    recipe = FitConfig(draws=2, link_draws=4, plans=(EnsembleConfig((member,)),), stop_early=True)
+    recipe = FitConfig(
+        num_positives_per_step=2,
+        num_links_per_step=4,
+        ensembles=(EnsembleConfig((member,)),),
+        stop_early=True,
+    )
     options = FitOptions(seed=SEED)
     found = sample_positives(LINKS.graph, LinkPrediction(), recipe, options)
 
@@ -213,7 +220,7 @@ def test_the_epochs_are_those_after_which_the_judge_saw_the_best() -> None:
             break
     best_epochs = watch.epochs
     whole = fit_task(SIDE, LinkPrediction(), recipe, options).fitted
-    assert [member.training.epochs for member in whole.plan.members] == [best_epochs]
+    assert [member.training.epochs for member in whole.plan.encoders] == [best_epochs]
     assert [len(curve) for curve in whole.losses] == [best_epochs]
     assert 0 < best_epochs < 70  # the judge did have a say
 
@@ -221,7 +228,7 @@ def test_the_epochs_are_those_after_which_the_judge_saw_the_best() -> None:
 def test_without_stop_early_the_recipe_s_epochs_are_kept() -> None:
     recipe = replace(judged_recipe("gcn", 13), stop_early=False)
     fitted = fit_task(SIDE, LinkPrediction(), recipe, FitOptions(seed=SEED)).fitted
-    assert fitted.plan in recipe.plans
+    assert fitted.plan in recipe.ensembles
     assert [len(curve) for curve in fitted.losses] == [13]
 
 
@@ -253,9 +260,9 @@ def test_nodes_take_the_first_plan_and_try_nothing() -> None:
     def trial(graph: Graph) -> Train:
         raise AssertionError("nothing is hidden, so nothing is tried")
 
-    recipe = FitConfig(plans=(plan_of("first"), plan_of("second")))
+    recipe = FitConfig(ensembles=(plan_of("first"), plan_of("second")))
     side = training_data(GRAPH, node_split(GRAPH, 0.3))
-    assert NodeClassification().choose(side, recipe, trial, 0, CPU) == Selected(recipe.plans[0])
+    assert NodeClassification().choose(side, recipe, trial, 0, CPU) == Selected(recipe.ensembles[0])
 
 
 @pytest.mark.parametrize("scored", [True, False])

@@ -55,7 +55,7 @@ def full_pass_bytes(
         width, floats = _full_gat(encoder, num_nodes, num_edges)
     else:
         return None
-    anchors = settings.step_anchors(num_nodes)
+    anchors = settings.anchors_per_step(num_nodes)
     return FLOAT * (floats + anchors * (draws * width + 5 * settings.negatives))
 
 
@@ -114,7 +114,7 @@ def mini_pass_bytes(
         floats = _mini_gat(encoder, rows, links)
     else:
         return None
-    anchors = settings.step_anchors(num_nodes)
+    anchors = settings.anchors_per_step(num_nodes)
     loss = anchors * (draws * encoder.width + 5 * settings.negatives)
     return FLOAT * (floats + loss) + LINK * sum(links)
 
@@ -123,7 +123,7 @@ def step_rows(
     encoder: LayerwiseEncoder, num_nodes: int, num_edges: int, settings: TrainingConfig, draws: int
 ) -> tuple[list[int], list[int]]:
     """About how many rows go into each layer and come out of the last; each layer's links."""
-    anchors = settings.step_anchors(num_nodes)
+    anchors = settings.anchors_per_step(num_nodes)
     rows = [_different(num_nodes, anchors * (1 + draws) + settings.negatives)]
     links: list[int] = []
     nearest = iter(settings.batch.neighbours or ())
@@ -183,7 +183,7 @@ def joining_bytes(work: Sizes) -> int:
 
 def sum_of_widths(work: Sizes) -> int:
     """Columns of all members of the widest plan, without the attributes that stand beside them."""
-    return max(replaced.width(0) for replaced in work.recipe.plans)
+    return max(replaced.width(0) for replaced in work.recipe.ensembles)
 
 
 def head_bytes(work: Sizes) -> int:
@@ -197,8 +197,10 @@ def _arrays(work: Sizes) -> int:
     if work.task == LINKS:
         return embedding + SPANNED * min(MOST_PAIRS, 4 * work.edges) * work.width
     answers = 8 * 3 * work.nodes * work.classes
-    embeddings = 2 if work.recipe.doubt < 1 else 1
-    more = min(MAX_ROWS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
+    embeddings = 2 if work.recipe.downweight < 1 else 1
+    more = (
+        min(MAX_ROWS, work.nodes - work.labelled) if work.recipe.self_training_threshold < 1 else 0
+    )
     first = embeddings * embedding + _fit_bytes(work, work.labelled)
     return answers + max(first, embedding + _fit_bytes(work, work.labelled + more))
 
@@ -259,7 +261,7 @@ def gpu_step_bytes(work: Sizes, encoder: nn.Module, settings: TrainingConfig, ne
     it records.
     """
     width = getattr(encoder, "width", 0)
-    by_hand = needed + FLOAT * settings.step_anchors(work.nodes) * work.draws * width
+    by_hand = needed + FLOAT * settings.anchors_per_step(work.nodes) * work.draws * width
     if not can_capture(encoder, settings):
         return by_hand
     recorded = by_hand

@@ -194,7 +194,7 @@ class MemoryPlan:
 
     def described(self) -> dict[str, Any]:
         """Everything but the recipe, as plain values."""
-        members = self.recipe.plans[0].members
+        members = self.recipe.ensembles[0].encoders
         cap = self.recipe.sampler.cap
         return {
             "mode": "exact" if cap is None else "top-k",
@@ -239,7 +239,7 @@ def _laid_out(work: Sizes, budget: int, let_go: bool) -> MemoryPlan:
     block = row_bytes(work) * min(rows, work.nodes)
     standing = found - preparing_bytes(work) - (kept_bytes(work) if let_go else 0)
     plans, training, embedding = _trained(work, budget, standing)
-    planned = replace(work, recipe=replace(work.recipe, plans=plans))
+    planned = replace(work, recipe=replace(work.recipe, ensembles=plans))
     peaks = (
         preparing + min(block, row_bytes(work) * max(work.queries, 1)),
         found + block,
@@ -265,10 +265,10 @@ def _trained(
 ) -> tuple[tuple[EnsembleConfig, ...], int, int]:
     """The plans as they can be trained within `budget`; the peaks of training and embedding."""
     plans, training, embedding = [], standing, standing
-    for plan in work.recipe.plans:
+    for plan in work.recipe.ensembles:
         members: list[EncoderConfig] = []
         beside = standing  # the embeddings of the members that were trained before
-        for given in plan.members:
+        for given in plan.encoders:
             encoder = encoder_of(work, given)
             data = beside + data_bytes(work, encoder)
             member = fit_batch(work, encoder, given, budget - data)
@@ -277,7 +277,7 @@ def _trained(
             embedding = max(embedding, data + own)
             beside += FLOAT * work.nodes * getattr(encoder, "width", 0)
             members.append(member)
-        plans.append(replace(plan, members=tuple(members)))
+        plans.append(replace(plan, encoders=tuple(members)))
     return tuple(plans), training, embedding
 
 

@@ -64,10 +64,12 @@ def predicted_seconds(work: Sizes) -> Seconds:
     if work.device != "cpu":
         return None, None, None, None, None
     relations, positives = _top_k(work) if work.cap else _exact(work)
-    trained = sum(_training(work, member) for plan in work.recipe.plans for member in plan.members)
+    trained = sum(
+        _training(work, member) for plan in work.recipe.ensembles for member in plan.encoders
+    )
     if work.task == LINKS:  # a trial of every plan, and then the best of them
         relations, positives = 2 * relations, 2 * positives
-        trained *= 1 + 1 / len(work.recipe.plans)
+        trained *= 1 + 1 / len(work.recipe.ensembles)
     if work.recipe.stop_early:
         trained *= STOPPED
     width = work.width
@@ -113,7 +115,9 @@ def _training(work: Sizes, member: EncoderConfig) -> float:
 def _head(work: Sizes) -> float:
     if work.task == LINKS:
         return SCORER * min(MOST_PAIRS, 4 * work.edges) * work.width
-    more = min(MAX_ROWS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
+    more = (
+        min(MAX_ROWS, work.nodes - work.labelled) if work.recipe.self_training_threshold < 1 else 0
+    )
     return HEAD * (work.labelled + more) * work.width * max(work.classes, 2)
 
 
@@ -166,10 +170,10 @@ Seconds = tuple[float | None, float | None, float | None, float | None, float | 
 def gpu_seconds(work: Sizes) -> Seconds:
     """Seconds of relations, positives, training, embedding and head, of a process that is warm."""
     trained = sum(
-        _gpu_training(work, member) for plan in work.recipe.plans for member in plan.members
+        _gpu_training(work, member) for plan in work.recipe.ensembles for member in plan.encoders
     )
     if work.task == LINKS:  # a trial of every plan, and then the best of them
-        trained *= 1 + 1 / len(work.recipe.plans)
+        trained *= 1 + 1 / len(work.recipe.ensembles)
     if work.recipe.stop_early:
         trained *= GPU_STOPPED
     stages = (*_sampling(work), trained, GPU_NUMBER * work.nodes * work.width, _gpu_head(work))
@@ -199,7 +203,9 @@ def _sampling(work: Sizes) -> tuple[float | None, float | None]:
 def _gpu_training(work: Sizes, member: EncoderConfig) -> float:
     steps, settings = Steps.of(work, member), member.training
     numbers = steps.rows[0] * work.columns + sum(steps.rows[1:]) * steps.width
-    numbers += settings.step_anchors(work.nodes) * (work.draws * steps.width + settings.negatives)
+    numbers += settings.anchors_per_step(work.nodes) * (
+        work.draws * steps.width + settings.negatives
+    )
     arc = GPU_NUMBER if work.encoder == "gat" else GPU_ARC
     step = GPU_NUMBER * numbers + arc * sum(steps.links) * steps.width
     if not can_capture(encoder_of(work, member), settings):
@@ -210,8 +216,10 @@ def _gpu_training(work: Sizes, member: EncoderConfig) -> float:
 def _gpu_head(work: Sizes) -> float:
     copied = COPIED * work.nodes * work.width
     if work.task == LINKS:  # one for every trial, too
-        return GPU_HEAD * (1 + len(work.recipe.plans)) + HEAD_LINK * work.edges + copied
-    more = min(MAX_ROWS, work.nodes - work.labelled) if work.recipe.sure < 1 else 0
+        return GPU_HEAD * (1 + len(work.recipe.ensembles)) + HEAD_LINK * work.edges + copied
+    more = (
+        min(MAX_ROWS, work.nodes - work.labelled) if work.recipe.self_training_threshold < 1 else 0
+    )
     return GPU_HEAD + ROW * (work.labelled + more) * max(work.classes, 2) + copied
 
 
@@ -234,5 +242,5 @@ class Steps(NamedTuple):
         links = [2 * work.edges * look for look in looks]
         if settings.batch.neighbours is not None and isinstance(encoder, LayerwiseEncoder):
             rows, links = step_rows(encoder, work.nodes, work.edges, settings, work.draws)
-        number = settings.epochs * settings.steps(work.nodes)
+        number = settings.epochs * settings.steps_per_epoch(work.nodes)
         return cls(number, getattr(encoder, "width", 512), rows, links)

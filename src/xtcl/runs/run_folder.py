@@ -155,7 +155,7 @@ def read_run(
         model.set_params(relations=relations)
         if model.recipe is not None:
             with refusing_settings(place):
-                model.set_params(recipe=FitConfig.from_plain(described["parameters"]["recipe"]))
+                model.set_params(recipe=FitConfig.from_dict(described["parameters"]["recipe"]))
         load_model(place, described, model, encoder, task)
         model.environment_ = described.get("environment", {})
     graph = model.training_data_.graph

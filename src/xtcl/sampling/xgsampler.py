@@ -127,7 +127,7 @@ class XGSampler:
             rows.bind()
 
     def _choose_relations(self, view: TrainingView) -> None:
-        settings = self.settings.checked()
+        settings = self.settings.validated()
         if self.block_rows is not None and self.block_rows < 1:
             raise UsageError(f"block_rows={self.block_rows} must be at least 1, or None.")
         self.relations_, self.left_out_ = usable_relations(resolve_relations(self.relations), view)

@@ -109,7 +109,7 @@ def with_head(
     fitted: FittedEmbedding,
     options: FitOptions,
 ) -> FittedTask:
-    """The embedding with its head; in doubt (`FitConfig.doubt`), with less of what was learned."""
+    """The embedding with its head, down-weighted where the head does as well without."""
 
     def headed(embedded: FittedEmbedding) -> FittedTask:
         head = task.fit_head(side, embedded.embedding, choice, options.seed)
@@ -117,9 +117,9 @@ def with_head(
 
     chosen = headed(fitted)
     del fitted  # of the two embeddings one is not needed any more when the head is fitted again
-    if recipe.doubt < 1 and chosen.fitted.plan.attributes:
+    if recipe.downweight < 1 and chosen.fitted.plan.attributes:
         doubted = headed(
-            with_downweighted_encoder(chosen.fitted, side.graph.num_attributes, recipe.doubt)
+            with_downweighted_encoder(chosen.fitted, side.graph.num_attributes, recipe.downweight)
         )
         lead = task.evidence(chosen.head) - task.evidence(doubted.head)
         if lead < MIN_GAIN:  # not where nothing is known of one of them
@@ -131,7 +131,7 @@ def with_head(
             del doubted
     embedding = chosen.fitted.embedding
     chosen = replace(chosen, head=task.finish_head(side, embedding, chosen.head))
-    if recipe.sure == 1:
+    if recipe.self_training_threshold == 1:
         return chosen
     trim_heap()
     head = task.second_head(side, embedding, chosen.head, recipe, options.seed)
@@ -154,7 +154,7 @@ def _tensors(choice: Selected) -> dict[str, Tensor]:
 
 
 def _choice(tensors: dict[str, Tensor]) -> Selected:
-    plan = EnsembleConfig.from_plain(json.loads(tensors["plan"].numpy().tobytes()))
+    plan = EnsembleConfig.from_dict(json.loads(tensors["plan"].numpy().tobytes()))
     scorer = {
         name.removeprefix("scorer."): tensor.numpy()
         for name, tensor in tensors.items()
@@ -195,9 +195,9 @@ class SampledPositives(NamedTuple):
         cls, candidates: Positives, sampler: XGSampler, recipe: FitConfig
     ) -> SampledPositives:
         """Those of the sampler's best candidates that the recipe takes for positives."""
-        likely = (candidates.chances >= recipe.least_chance)[candidates.filled]
+        likely = (candidates.chances >= recipe.min_probability)[candidates.filled]
         share = float(likely.mean()) if len(likely) else 0.0
-        nodes = candidates.likely(recipe.least_chance).nodes
+        nodes = candidates.likely(recipe.min_probability).nodes
         return cls(sampler, nodes, max(share, 1 / recipe.positives))
 
 
@@ -263,7 +263,7 @@ def train_ensemble(
     sources = task.sources(found.sampler.view_, found.positives, recipe)
     encoders, parts, losses, members = [], [], [], []
     verdict = NO_POSITIVES
-    for number, member in enumerate(plan.members):
+    for number, member in enumerate(plan.encoders):
         watch = None if judge is None else EarlyStopping(judge, to_beat=to_beat)
         with options.progress.stage("training", member.training.epochs) as advance:
             encoder, trained = train(

@@ -72,10 +72,10 @@ class LinkPrediction(Task):
         """
         return FitConfig(
             positives=10,
-            draws=2,
-            link_draws=4,
+            num_positives_per_step=2,
+            num_links_per_step=4,
             candidate_weight=0.3,
-            plans=LINK_ENSEMBLES.get(encoder, (EnsembleConfig((EncoderConfig({}, GENTLE),)),)),
+            ensembles=LINK_ENSEMBLES.get(encoder, (EnsembleConfig((EncoderConfig({}, GENTLE),)),)),
             stop_early=True,
             signals=True,
         )
@@ -86,16 +86,18 @@ class LinkPrediction(Task):
 
     def excluded(self, view: TrainingView, recipe: FitConfig) -> sp.csr_array | None:
         """Known links, where they are positives outright."""
-        return view.adjacency if recipe.link_draws else None
+        return view.adjacency if recipe.num_links_per_step else None
 
     def sources(
         self, view: TrainingView, positives: np.ndarray, recipe: FitConfig
     ) -> list[PositiveLists]:
         """Known links, and the sampler's best candidates among the unlinked."""
-        candidates = PositiveLists.from_table(positives, recipe.draws, recipe.candidate_weight)
-        if not recipe.link_draws:
+        candidates = PositiveLists.from_table(
+            positives, recipe.num_positives_per_step, recipe.candidate_weight
+        )
+        if not recipe.num_links_per_step:
             return [candidates]
-        return [PositiveLists.from_links(view.adjacency, recipe.link_draws), candidates]
+        return [PositiveLists.from_links(view.adjacency, recipe.num_links_per_step), candidates]
 
     def choose(
         self, side: TrainingData, recipe: FitConfig, trial: Trial, seed: int, device: torch.device
@@ -106,7 +108,7 @@ class LinkPrediction(Task):
         train = trial(links.graph)
 
         choices, verdicts = [], [float("-inf")]
-        for plan in recipe.plans:
+        for plan in recipe.ensembles:
             tried = train(plan, judge, max(verdicts))
             scorer = choose_scorer(links, tried.embedding, seed)
             choices.append((links.judge(scorer, tried.embedding), tried, scorer))

@@ -31,7 +31,7 @@ DEEP = EncoderConfig(
     {"width": 512, "hops": 1, "layers": 2, "batch_norm": True},
     TrainingConfig(epochs=25, anchors=2048, epoch_anchors=EPOCH_ANCHORS, temperature=0.15),
     weight=0.6,
-    caution=2.0,
+    trust_exponent=2.0,
 )
 
 
@@ -45,7 +45,7 @@ DEEP_ATTENTION = EncoderConfig(
     {"width": 512, "hops": 0, "layers": 2},
     TrainingConfig(epochs=16, anchors=2048, epoch_anchors=EPOCH_ANCHORS, temperature=0.2),
     weight=0.6,
-    caution=2.0,
+    trust_exponent=2.0,
 )
 
 
@@ -75,7 +75,11 @@ class NodeClassification(Task):
         plan = NODE_ENSEMBLES.get(encoder, EnsembleConfig())
         sampler = SamplerConfig(prior_pairs=10)
         return FitConfig(
-            sampler, least_chance=0.8, plans=(plan,), doubt=DOWNWEIGHT, sure=SELF_TRAINING_THRESHOLD
+            sampler,
+            min_probability=0.8,
+            ensembles=(plan,),
+            downweight=DOWNWEIGHT,
+            self_training_threshold=SELF_TRAINING_THRESHOLD,
         )
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
@@ -86,7 +90,7 @@ class NodeClassification(Task):
         self, view: TrainingView, positives: np.ndarray, recipe: FitConfig
     ) -> list[PositiveLists]:
         """The sampler's best candidates."""
-        return [PositiveLists.from_table(positives, recipe.draws)]
+        return [PositiveLists.from_table(positives, recipe.num_positives_per_step)]
 
     def fit_head(
         self,
@@ -122,7 +126,14 @@ class NodeClassification(Task):
     ) -> LogisticHead:
         """With the head's own sure answers for further labels."""
         known, codes = side.labelled, side.labels[side.labelled]
-        return self_train(head, embedding, known, codes, sure=recipe.sure, seed=seed)
+        return self_train(
+            head,
+            embedding,
+            known,
+            codes,
+            sure=recipe.self_training_threshold,
+            seed=seed,
+        )
 
     def evidence(self, head: LogisticHead) -> float:
         """The likelihood of labels held out of the head.

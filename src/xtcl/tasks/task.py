@@ -55,7 +55,7 @@ class Task(ABC):
 
         Without a way to hide anything, the first.
         """
-        return Selected(recipe.plans[0])
+        return Selected(recipe.ensembles[0])
 
     @abstractmethod
     def fit_head(

@@ -75,7 +75,7 @@ def train(
     while the encoder is the latest; what it saw before an interrupt is not kept. `loss` stands in
     for Equation 1, and is a mean over anchors as that is. Ranks share the anchors of a step.
     """
-    settings.checked()
+    settings.validated()
     checkpoints = checkpoints or NullCheckpoints()
     device = x.device
     sources = [source.to(device) for source in sources]
@@ -160,7 +160,7 @@ def _shares(
     num_nodes: int, settings: TrainingConfig, generator: torch.Generator
 ) -> Iterator[Tensor]:
     """The anchors of an epoch, dealt out at random to its steps."""
-    steps, drawn = settings.steps(num_nodes), settings.drawn(num_nodes)
+    steps, drawn = settings.steps_per_epoch(num_nodes), settings.anchors_per_epoch(num_nodes)
     if steps == 1 and drawn == num_nodes:
         yield torch.arange(num_nodes, device=generator.device)
     else:
