@@ -477,8 +477,10 @@ def test_nodes_and_pairs_that_do_not_exist_are_named() -> None:
         links.predict_proba([0, 1])
     with pytest.raises(DataError, match="name a node that the embedding does not have"):
         links.decision_function([[0], [80]])
-    with pytest.raises(UsageError, match="decision_function is for task='links'"):
+    with pytest.raises(AttributeError, match="no attribute 'decision_function'") as refused:
         nodes.decision_function([[0], [1]])
+    assert isinstance(refused.value.__cause__, UsageError)
+    assert "decision_function is for task='links'" in str(refused.value.__cause__)
 
 
 def test_a_failed_fit_leaves_the_fitted_model_as_it_was() -> None:

@@ -10,7 +10,7 @@ import xtcl
 
 ROOT = Path(xtcl.__file__).parent
 LAYERS = [
-    "errors files progress device distributed cuda_graphs",
+    "errors not_fitted files progress device distributed cuda_graphs code_digest",
     "graph",
     "relations",
     "config",

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from torch import Tensor
 from torch_geometric.transforms import BaseTransform
 
-from xtcl.errors import DataError, NotFittedError, UsageError
+from xtcl.errors import DataError, UsageError, check_is_fitted
 from xtcl.estimator import XTCL
 from xtcl.graph.convert import as_graph
 from xtcl.graph.graph import Graph
@@ -108,8 +108,7 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: ArrayLike) -> np.ndarray:
         """The embeddings [n, width] of the nodes `X`."""
-        if not hasattr(self, "model_"):
-            raise NotFittedError("This NodeEmbedder is not fitted yet; call fit(nodes, labels).")
+        check_is_fitted(self, "model_", "fit(nodes, labels)")
         rows: np.ndarray = self.model_.embedding_
         return np.asarray(rows[_numbers(X, len(rows))])
 

@@ -182,7 +182,7 @@ def load_model(
     kind = HEADS.get(known.name)
     head = None if kind is None else kind.from_tensors(_tensors(folder, "head"))
     model.recipe_ = recipe
-    model._take(FittedTask(known, fitted, head, graph.num_classes), side)
+    model.set_fitted(FittedTask(known, fitted, head, graph.num_classes), side)
 
 
 def read_description(folder: Path) -> dict[str, Any]:

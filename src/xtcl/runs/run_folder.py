@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,12 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from xtcl.config import FitConfig, to_builtin
 from xtcl.errors import DataError, UsageError
 from xtcl.files import atomic_path
-from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.inference.tables import write_embeddings
 from xtcl.relations.registry import make_relation
@@ -226,24 +222,6 @@ def _write(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-PARTS = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn")
-"""The packages whose versions can change a result."""
-
-
-def environment(device: torch.device) -> dict[str, str]:
-    """Versions by package, and the device; nothing names the host."""
-    import xtcl
-
-    gpu = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
-    return {
-        "xtcl": xtcl.__version__,
-        "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in PARTS},
-        "system": f"{platform.system()} {platform.machine()}",
-        "device": f"{device.type}{gpu}",
-    }
-
-
 FILE = "test_labels.json"
 
 
@@ -257,13 +235,6 @@ def refusing_file(path: Path) -> Iterator[None]:
             f"'{path}' cannot be read ({type(broken).__name__}: {broken}); fit and save the model "
             "again."
         ) from broken
-
-
-def held_out_labels(graph: Graph, split: NodeSplit | LinkSplit | None) -> np.ndarray | None:
-    """Label codes of the test nodes in the order of the split; None for links, or without one."""
-    if not isinstance(split, NodeSplit) or graph.labels is None:
-        return None
-    return np.asarray(graph.labels[split.test])
 
 
 def write_held_out(folder: Path, labels: np.ndarray | None) -> None:

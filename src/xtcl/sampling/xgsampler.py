@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -181,6 +181,10 @@ class XGSampler:
             return found
 
         return cached_positives(self.store, self, number, exclude, find)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state to pickle, without the rows of relations: they are computed again."""
+        return {name: None if name == "_rows" else value for name, value in vars(self).items()}
 
     def forget_relations(self) -> None:
         """Let go of what the relations are made of; what asks for them makes it again."""
