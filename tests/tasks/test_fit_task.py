@@ -29,9 +29,9 @@ from xtcl.relations.view import TrainingView
 from xtcl.tasks.fit import (
     MIN_GAIN,
     FitOptions,
+    encoder_seed,
     fit_sampler,
     fit_task,
-    member_seed,
     sample_positives,
     train_ensemble,
     with_head,
@@ -203,7 +203,7 @@ def test_members_are_trained_apart_and_joined_with_the_attributes() -> None:
     found = sample_positives(side.graph, task, recipe, options)
     alone = []
     for number, member in enumerate(TWO.encoders):
-        own = replace(options, seed=member_seed(4, number))
+        own = replace(options, seed=encoder_seed(4, number))
         alone.append(
             train_ensemble(side.graph, task, recipe, EnsembleConfig((member,)), found, own)
         )
@@ -236,10 +236,10 @@ def test_a_cautious_member_weighs_less_where_positives_are_doubtful() -> None:
 
 
 def test_members_have_different_seeds_of_32_bits() -> None:
-    seeds = [member_seed(seed, number) for seed in (0, 1, 2**32 - 1) for number in range(4)]
+    seeds = [encoder_seed(seed, number) for seed in (0, 1, 2**32 - 1) for number in range(4)]
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**32 for seed in seeds)
-    assert [member_seed(seed, 0) for seed in (0, 7)] == [0, 7]
+    assert [encoder_seed(seed, 0) for seed in (0, 7)] == [0, 7]
 
 
 def test_members_that_are_alike_still_have_seeds_of_their_own() -> None:
@@ -294,7 +294,7 @@ class ByAnother(NodeClassification):
         self.likes_less = likes_less
         self.widths: list[float] = []
 
-    def evidence(self, head: LogisticHead) -> float:
+    def cv_log_likelihood(self, head: LogisticHead) -> float:
         # The mean of the rows has the weight of the part that was learned.
         self.widths.append(float(np.linalg.norm(head.mean_[:8])))
         return -self.widths[-1] if self.likes_less else self.widths[-1]
@@ -332,7 +332,7 @@ def test_a_judge_that_may_have_seen_the_answers_must_be_clear(
     lead: float, doubted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = iter((lead * MIN_GAIN, 0.0))
-    monkeypatch.setattr(NodeClassification, "evidence", lambda task, head: next(asked))
+    monkeypatch.setattr(NodeClassification, "cv_log_likelihood", lambda task, head: next(asked))
     members = (EncoderConfig({"width": 8}, TrainingConfig(epochs=2)),)
     recipe = FitConfig(
         positives=6, ensembles=(EnsembleConfig(members, attributes=1.0),), downweight=0.04

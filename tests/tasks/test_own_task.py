@@ -155,7 +155,7 @@ class OwnHead(NodeClassification):
     def fit_head(self, *_: object) -> float:  # type: ignore[override]
         return 0.5
 
-    def second_head(self, *_: object) -> float:  # type: ignore[override]
+    def self_train(self, *_: object) -> float:  # type: ignore[override]
         return 0.5
 
     def evidence(self, head: object) -> float:
@@ -167,3 +167,13 @@ def test_a_head_that_no_file_could_hold_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'own-head' has a head of its own"):
         model.save(tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_methods_under_their_old_names_are_taken_and_warn() -> None:
+    with pytest.warns(DeprecationWarning, match="Old.evidence is called cv_log_likelihood now"):
+
+        class Old(NodeClassification):
+            def evidence(self, head: object) -> float:
+                return 3.0
+
+    assert Old().cv_log_likelihood(None) == 3.0  # type: ignore[arg-type]

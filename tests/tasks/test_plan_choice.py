@@ -18,9 +18,17 @@ from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import link_split, node_split
 from xtcl.nn.ensemble import EncoderEnsemble
-from xtcl.tasks import fit as fit_module
+from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks import fit as pipeline
-from xtcl.tasks.fit import FitOptions, fit_sampler, fit_task, sample_positives, train_ensemble
+from xtcl.tasks.fit import (
+    FitOptions,
+    SampledPositives,
+    Trial,
+    fit_sampler,
+    fit_task,
+    sample_positives,
+    train_ensemble,
+)
 from xtcl.tasks.link_head import SignalHead
 from xtcl.tasks.link_prediction import (
     VALIDATION_LINK_SHARE,
@@ -33,7 +41,7 @@ from xtcl.tasks.link_prediction import (
 from xtcl.tasks.metrics import auc
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.results import FittedEmbedding
-from xtcl.tasks.task import Selected, Train
+from xtcl.tasks.task import Selected
 from xtcl.tasks.training_data import training_data
 from xtcl.training.early_stopping import EarlyStopping, Scorer
 from xtcl.training.trainer import train as original_train
@@ -53,43 +61,56 @@ def plan_of(name: str) -> EnsembleConfig:
 
 
 def planted(
-    embedding: Tensor, plan: EnsembleConfig | None = None, verdict: float = -1.0
+    embedding: Tensor, plan: EnsembleConfig | None = None, score: float = -1.0
 ) -> FittedEmbedding:
     """A fit with this embedding, on the graph without the hidden links."""
     sampler = fit_sampler(LINKS.graph, LinkPrediction(), FitConfig(crossfit=0), FitOptions())
     nobody = np.zeros((80, 0), dtype=np.int64)
     return FittedEmbedding(
-        sampler, nobody, plan or EnsembleConfig(), EncoderEnsemble([], []), embedding, (), verdict
+        sampler, nobody, plan or EnsembleConfig(), EncoderEnsemble([], []), embedding, (), score
     )
 
 
-class Planted:
+SAMPLED = SampledPositives(XGSampler(), np.zeros((80, 0), dtype=np.int64))
+
+
+class Planted(Trial):
     """A trial that gives planted embeddings, and remembers what it was asked."""
 
     def __init__(self, **embeddings: np.ndarray) -> None:
+        super().__init__(LinkPrediction(), FitConfig(), FitOptions(seed=SEED))
         self.embeddings = embeddings
         self.graphs: list[Graph] = []
         self.judges: list[Scorer | None] = []
         self.to_beat: list[float] = []
 
-    def __call__(self, graph: Graph) -> Train:
+    def sample(self, graph: Graph) -> SampledPositives:
         """Note the graph."""
         self.graphs.append(graph)
+        return SAMPLED
 
-        def train(plan: EnsembleConfig, judge: Scorer | None, to_beat: float) -> FittedEmbedding:
-            self.judges.append(judge)
-            self.to_beat.append(to_beat)
-            (member,) = plan.encoders
-            stopped = replace(member, training=replace(member.training, epochs=17))
-            embedding = torch.from_numpy(self.embeddings[str(member.encoder["name"])])
-            return planted(embedding, EnsembleConfig((stopped,)), verdict=len(self.judges) / 10)
-
-        return train
+    def train(
+        self,
+        graph: Graph,
+        ensemble: EnsembleConfig,
+        sampled: SampledPositives,
+        scorer: Scorer | None,
+        best_other: float,
+    ) -> FittedEmbedding:
+        """Note the scorer."""
+        assert graph is self.graphs[-1]
+        assert sampled is SAMPLED
+        self.judges.append(scorer)
+        self.to_beat.append(best_other)
+        (encoder,) = ensemble.encoders
+        stopped = replace(encoder, training=replace(encoder.training, epochs=17))
+        embedding = torch.from_numpy(self.embeddings[str(encoder.encoder["name"])])
+        return planted(embedding, EnsembleConfig((stopped,)), len(self.judges) / 10)
 
     def choose(self, *names: str, stop_early: bool = True) -> Selected:
         """What link prediction chooses among the plans so named."""
         recipe = FitConfig(ensembles=tuple(map(plan_of, names)), stop_early=stop_early)
-        return LinkPrediction().choose(SIDE, recipe, self, SEED, CPU)
+        return LinkPrediction().choose(SIDE, recipe, self)
 
 
 def name_of(choice: Selected) -> object:
@@ -257,12 +278,15 @@ def test_a_head_without_a_scorer_is_refused() -> None:
 
 
 def test_nodes_take_the_first_plan_and_try_nothing() -> None:
-    def trial(graph: Graph) -> Train:
-        raise AssertionError("nothing is hidden, so nothing is tried")
+    class NoTrial(Planted):
+        """Nothing is hidden, so nothing is tried."""
+
+        def sample(self, graph: Graph) -> SampledPositives:
+            raise AssertionError("nothing is hidden, so nothing is tried")
 
     recipe = FitConfig(ensembles=(plan_of("first"), plan_of("second")))
     side = training_data(GRAPH, node_split(GRAPH, 0.3))
-    assert NodeClassification().choose(side, recipe, trial, 0, CPU) == Selected(recipe.ensembles[0])
+    assert NodeClassification().choose(side, recipe, NoTrial()) == Selected(recipe.ensembles[0])
 
 
 @pytest.mark.parametrize("scored", [True, False])
@@ -273,7 +297,7 @@ def test_a_choice_survives_a_checkpoint(scored: bool) -> None:
     )
     scorer = SignalHead.of(choose_scorer(LINKS, CLASSES, SEED)) if scored else None
     choice = Selected(EnsembleConfig(members, 1.2), scorer)
-    again = fit_module._choice(fit_module._tensors(choice))
+    again = Selected.from_tensors(choice.to_tensors())
     assert again.plan == choice.plan
     if scorer is None:
         assert again.scorer is None

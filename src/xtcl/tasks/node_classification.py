@@ -116,30 +116,31 @@ class NodeClassification(Task):
         known, codes = side.labelled, side.labels[side.labelled]
         return finished(head, take_rows(embedding, known), codes)
 
-    def second_head(
+    def self_train(
         self,
         side: TrainingData,
         embedding: Tensor,
         head: LogisticHead,
-        recipe: FitConfig,
+        config: FitConfig,
         seed: int,
     ) -> LogisticHead:
-        """With the head's own sure answers for further labels."""
+        """The head fitted again, with its own confident predictions as further labels."""
         known, codes = side.labelled, side.labels[side.labelled]
         return self_train(
             head,
             embedding,
             known,
             codes,
-            sure=recipe.self_training_threshold,
+            sure=config.self_training_threshold,
             seed=seed,
         )
 
-    def evidence(self, head: LogisticHead) -> float:
-        """The likelihood of labels held out of the head.
+    def cv_log_likelihood(self, head: LogisticHead) -> float:
+        """Mean log-likelihood of labels held out of the head, calibrated.
 
-        The label relations have seen them, which flatters what was learned. So it must not be asked
-        how much of that to take, but where even this judge hardly prefers it, less is better.
+        The label relations have seen those labels, which makes the encoders look better than they
+        are. So it cannot decide how much weight they get; but where even this figure is hardly
+        better with them, less is better.
         """
         return head.cv_likelihood_
 
