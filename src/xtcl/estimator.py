@@ -104,7 +104,7 @@ class FrameAnswers:
 def _predicts_probabilities(model: XTCL) -> bool:
     """Whether the model has a head, or will have one; `CustomTask` has none."""
     if hasattr(model, "fitted_task_"):
-        return model.head_ is not None
+        return bool(model.predictions_)  # refuses, with a sentence, where there is no head
     return not isinstance(model.task, CustomTask)
 
 

@@ -158,7 +158,7 @@ class OwnHead(NodeClassification):
     def self_train(self, *_: object) -> float:  # type: ignore[override]
         return 0.5
 
-    def evidence(self, head: object) -> float:
+    def cv_log_likelihood(self, head: object) -> float:
         return float("nan")
 
 
