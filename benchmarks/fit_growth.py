@@ -71,11 +71,11 @@ def measure(count: int, cap: int, index_past: int, answer: Connection) -> None:
     split = node_split(graph, 0.1, seed=0)
     watch = Watch()
     usual = make_task("nodes").recipe("gcn")
-    epochs = [member.training.epochs for member in usual.plans[0].members]
+    epochs = [member.training.epochs for member in usual.ensembles[0].encoders]
     model = XTCL(
         "nodes",
         "gcn",
-        recipe=usual.each(in_mini_batches),
+        recipe=usual.map_encoders(in_mini_batches),
         cap=cap,
         index_past=index_past,
         epochs=1,

@@ -83,7 +83,7 @@ def measure(chosen: argparse.Namespace) -> None:
     for note in plan.notes:
         print(note)
     print(f"blocks of {plan.block_rows:,} nodes")
-    for member in plan.recipe.plans[0].members:
+    for member in plan.recipe.ensembles[0].encoders:
         training = member.training
         print(f"{training.epochs} epochs, anchors {training.anchors}, {training.batch}", flush=True)
     if chosen.memory is not None:

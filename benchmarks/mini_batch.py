@@ -39,8 +39,10 @@ def measure(chosen: argparse.Namespace, batch: BatchConfig) -> None:
     options = {"width": chosen.width, "layers": chosen.layers, "hops": 1}
     make = encoder_factory(chosen.encoder, x.shape[1], options)
     settings = replace(TrainingConfig(epochs=chosen.epochs, anchors=chosen.anchors), batch=batch)
-    needed = full_pass_bytes(make(), graph.num_nodes, graph.num_edges, settings, chosen.draws)
-    sources = [PositiveLists.from_links(graph.adjacency, chosen.draws)]
+    needed = full_pass_bytes(
+        make(), graph.num_nodes, graph.num_edges, settings, chosen.num_positives_per_step
+    )
+    sources = [PositiveLists.from_links(graph.adjacency, chosen.num_positives_per_step)]
     before, moments = _peak(), [time.perf_counter()]
     train(
         make,
@@ -58,7 +60,7 @@ def measure(chosen: argparse.Namespace, batch: BatchConfig) -> None:
                 "neighbours": batch.neighbours or "full graph",
                 "nodes": graph.num_nodes,
                 "edges": graph.num_edges,
-                "steps": settings.steps(graph.num_nodes),
+                "steps": settings.steps_per_epoch(graph.num_nodes),
                 "epoch_seconds": round(median(epochs), 2),
                 "embedding_seconds": round(embedding, 2),
                 "step_gb": round((needed or 0) / 2**30, 2),

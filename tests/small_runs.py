@@ -51,14 +51,14 @@ def narrow(recipe: FitConfig, epochs: int) -> FitConfig:
         training = replace(member.training, epochs=epochs)
         return replace(member, encoder=member.encoder | {"width": 8}, training=training)
 
-    return recipe.each(small)
+    return recipe.map_encoders(small)
 
 
 def judged_recipe(encoder: str = "gcn", epochs: int = 40) -> FitConfig:
     """Link prediction's recipe in small: hidden links choose among plans and say when to stop."""
     recipe = narrow(LinkPrediction().recipe(encoder), epochs)
     assert recipe.stop_early
-    assert len(recipe.plans) > 1
+    assert len(recipe.ensembles) > 1
     return recipe
 
 

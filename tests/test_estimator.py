@@ -320,9 +320,12 @@ def test_an_own_task_needs_an_indicator_only(labelled: bool, tmp_path: Path) -> 
     best = model.relation_weights_[0]
     assert best.precision > np.mean(hidden[:, None] == hidden)  # better than any pair
     assert model.explain(0, 1).signals
-    for ask in (model.predict, model.predict_proba):
-        with pytest.raises(UsageError, match="has no head"):
-            ask()
+    with pytest.raises(UsageError, match="has no head"):
+        model.predict()
+    with pytest.raises(AttributeError, match="no attribute 'predict_proba'") as refused:
+        model.predict_proba()
+    assert isinstance(refused.value.__cause__, UsageError)
+    assert "has no head" in str(refused.value.__cause__)
     with pytest.raises(UsageError, match="has no head"):
         model.score(NodeSplit(np.arange(4), np.arange(4, 8), 0))
     model.save(tmp_path)
@@ -477,8 +480,10 @@ def test_nodes_and_pairs_that_do_not_exist_are_named() -> None:
         links.predict_proba([0, 1])
     with pytest.raises(DataError, match="name a node that the embedding does not have"):
         links.decision_function([[0], [80]])
-    with pytest.raises(UsageError, match="decision_function is for task='links'"):
+    with pytest.raises(AttributeError, match="no attribute 'decision_function'") as refused:
         nodes.decision_function([[0], [1]])
+    assert isinstance(refused.value.__cause__, UsageError)
+    assert "decision_function is for task='links'" in str(refused.value.__cause__)
 
 
 def test_a_failed_fit_leaves_the_fitted_model_as_it_was() -> None:
@@ -489,7 +494,7 @@ def test_a_failed_fit_leaves_the_fitted_model_as_it_was() -> None:
     with pytest.raises(UsageError):
         model.set_params(encoder="gat", width=12).fit(graph, split)
     assert model.embedding_ is before
-    assert all(member.encoder["width"] == 8 for member in model.plan_.members)
+    assert all(member.encoder["width"] == 8 for member in model.plan_.encoders)
     assert model.score(split) == score
 
 
@@ -525,10 +530,10 @@ def test_encoder_options_are_one_encoder_and_nothing_beside_it(task: str) -> Non
     graph = small_graph()
     options = {"layers": 2, "hops": 1, "width": 6}
     model = small_model(task, width=None, encoder_options=options).fit(graph)
-    (plan,) = model.recipe_.plans
+    (plan,) = model.recipe_.ensembles
     assert plan == model.plan_
-    assert (len(plan.members), plan.attributes) == (1, 0.0)
-    assert plan.members[0].encoder == options
+    assert (len(plan.encoders), plan.attributes) == (1, 0.0)
+    assert plan.encoders[0].encoder == options
     joined: Any = model.encoder_
     (encoder,) = joined.members
     assert len(encoder.linears) == 2
@@ -549,15 +554,15 @@ def test_a_recipe_of_the_user_s_own_is_followed() -> None:
         EncoderConfig({"width": 3}, TrainingConfig(epochs=4)),
         EncoderConfig({"width": 5}, weight=0.5),
     )
-    recipe = FitConfig(positives=6, plans=(EnsembleConfig(members, 0.7),))
+    recipe = FitConfig(positives=6, ensembles=(EnsembleConfig(members, 0.7),))
     model = XTCL(recipe=recipe, device="cpu").fit(graph)
     assert model.recipe_ == recipe
-    assert model.plan_ == recipe.plans[0]
+    assert model.plan_ == recipe.ensembles[0]
     assert model.positives_.shape == (80, 6)
     assert [len(curve) for curve in model.loss_curves_] == [4, TrainingConfig().epochs]
     assert model.embedding_.shape == (80, 3 + 5 + 3 * 16)
 
 
 def test_a_recipe_that_cannot_be_used_is_named() -> None:
-    with pytest.raises(UsageError, match="draws=0 must be at least 1"):
-        XTCL(recipe=FitConfig(draws=0)).fit(small_graph())
+    with pytest.raises(UsageError, match="num_positives_per_step=0 must be at least 1"):
+        XTCL(recipe=FitConfig(num_positives_per_step=0)).fit(small_graph())

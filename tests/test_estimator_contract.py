@@ -124,7 +124,8 @@ def test_repr_shows_what_was_changed() -> None:
     [
         lambda m: m.predict(),
         lambda m: m.predict_proba([0]),
-        lambda m: m.decision_function([[0], [1]]),
+        lambda m: m.set_params(task="links").decision_function([[0], [1]]),
+        lambda m: m.predictions_.probabilities,
         lambda m: m.score(None),
         lambda m: m.test_metrics(None),
         lambda m: m.explain(0, 1),
@@ -159,12 +160,12 @@ def test_fit_returns_self_learns_underscored_names_and_keeps_parameters(task: st
         "recipe_",
     } <= learned
     beside = 3 * graph.num_attributes if model.plan_.attributes else 0
-    widths = 8 * len(model.plan_.members) + beside
+    widths = 8 * len(model.plan_.encoders) + beside
     assert model.embedding_.shape == (graph.num_nodes, widths)
     assert model.embedding_.dtype == np.float32
     assert model.positives_.shape == (graph.num_nodes, model.recipe_.positives)
     assert model.positives_.dtype == np.int64
-    assert [len(curve) for curve in model.loss_curves_] == [12] * len(model.plan_.members)
+    assert [len(curve) for curve in model.loss_curves_] == [12] * len(model.plan_.encoders)
     assert [w.order for w in model.relation_weights_] == [1, 2]
 
 
@@ -303,7 +304,7 @@ def test_any_block_size_gives_the_same_result(task: str) -> None:
 
 
 def members_of(recipe: FitConfig) -> list[EncoderConfig]:
-    return [member for plan in recipe.plans for member in plan.members]
+    return [member for plan in recipe.ensembles for member in plan.encoders]
 
 
 @pytest.mark.parametrize("encoder", ["gcn", "gat"])
@@ -314,7 +315,7 @@ def test_every_parameter_reaches_every_member_of_the_recipe(
 ) -> None:
     two = EnsembleConfig((EncoderConfig({"hops": 3}), EncoderConfig({"hops": 4}, weight=0.5)), 0.4)
     usual = (
-        FitConfig(plans=(two, EnsembleConfig()), stop_early=True)
+        FitConfig(ensembles=(two, EnsembleConfig()), stop_early=True)
         if own
         else make_task(task).recipe(encoder)
     )
@@ -331,7 +332,7 @@ def test_every_parameter_reaches_every_member_of_the_recipe(
         assert (training.negatives, training.temperature, training.similarity) == (11, 0.3, "inner")
         assert (training.epochs, training.learning_rate) == (4, 0.01)
     # What was not given stays, and the recipe that was given stays as it was.
-    assert [p.attributes for p in recipe.plans] == [p.attributes for p in usual.plans]
+    assert [p.attributes for p in recipe.ensembles] == [p.attributes for p in usual.ensembles]
     for member, before in zip(members_of(recipe), members_of(usual), strict=True):
         assert member.encoder == before.encoder | {"width": 16}
         assert member.weight == before.weight
@@ -341,24 +342,24 @@ def test_every_parameter_reaches_every_member_of_the_recipe(
 
 def test_single_settings_go_with_encoder_options() -> None:
     recipe = XTCL(**(GIVEN | {"sampler": "xtcl", "recipe": None})).resolved_recipe()
-    ((member,),) = (plan.members for plan in recipe.plans)
+    ((member,),) = (plan.encoders for plan in recipe.ensembles)
     assert member.encoder == {"layers": 2, "width": 16}
     assert member.training.epochs == 4
     assert member.training.link_dropout == (
-        make_task("links").recipe("gat").plans[0].members[0].training.link_dropout
+        make_task("links").recipe("gat").ensembles[0].encoders[0].training.link_dropout
     )
 
 
 def test_the_paper_s_sampler_is_the_paper_to_the_letter() -> None:
     recipe = XTCL(sampler="paper").resolved_recipe()
-    assert recipe == make_task("nodes").recipe("gcn").literal("gcn")
+    assert recipe == make_task("nodes").recipe("gcn").as_in_paper("gcn")
     assert recipe.crossfit == 0
     assert recipe.sampler.base_score == 0.0
     assert recipe.sampler.sweeps == 1
     assert recipe.sampler.tie_break is None
-    ((member,),) = (plan.members for plan in recipe.plans)
+    ((member,),) = (plan.encoders for plan in recipe.ensembles)
     assert (member.training.similarity, member.training.temperature) == ("inner", 1.0)
-    assert recipe.plans[0].attributes == 0.0
+    assert recipe.ensembles[0].attributes == 0.0
     assert XTCL(sampler="paper", crossfit=4).resolved_recipe().crossfit == 4
 
 
@@ -375,7 +376,7 @@ def test_without_epochs_hidden_links_say_how_long_links_train() -> None:
     model.fit(graph, small_split(graph, "links"))
     assert model.recipe_.stop_early
     assert {member.training.epochs for member in members_of(model.recipe_)} == {23}
-    (epochs,) = (member.training.epochs for member in model.plan_.members)
+    (epochs,) = (member.training.epochs for member in model.plan_.encoders)
     assert [len(curve) for curve in model.loss_curves_] == [epochs]
     assert 0 < epochs < 23  # the judge is asked every few epochs
 
@@ -386,7 +387,7 @@ def test_progress_hears_of_every_stage() -> None:
     graph = small_graph()
     heard = Recorder()
     model = small_model("links", progress=heard).fit(graph, small_split(graph, "links"))
-    tried = [TRAINING] * len(model.recipe_.plans)
+    tried = [TRAINING] * len(model.recipe_.ensembles)
     assert heard.names == [COUNTING, FINDING, *tried, COUNTING, FINDING, TRAINING]
     assert all(sum(done) == steps for _, steps, done in heard.stages)
 

@@ -10,7 +10,7 @@ import xtcl
 
 ROOT = Path(xtcl.__file__).parent
 LAYERS = [
-    "errors renamed files progress device distributed cuda_graphs code_digest",
+    "errors renamed not_fitted files progress device distributed cuda_graphs code_digest",
     "graph",
     "relations",
     "config",

@@ -124,7 +124,7 @@ def test_the_test_side_leaves_no_trace_in_a_run(
     # For links the plan, its epochs and the scorer were chosen, by training links alone.
     config = tomllib.loads(first["config.toml"].decode())
     assert config["recipe"]["stop_early"] is (task == "links")
-    assert (len(config["recipe"]["plans"]) > 1) is (task == "links")
+    assert (len(config["recipe"]["ensembles"]) > 1) is (task == "links")
     # The test side did change, and the score saw it.
     assert json.loads(first["metrics.json"])["test"] != json.loads(second["metrics.json"])["test"]
 

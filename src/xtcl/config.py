@@ -1,12 +1,25 @@
-"""Whether a training step passes over the whole graph, or over what its own nodes need."""
+"""Every setting of a fit, in six frozen dataclasses; `FitConfig` holds all others.
+
+    FitConfig
+      sampler: SamplerConfig
+      ensembles: EnsembleConfig, ...
+        encoders: EncoderConfig, ...
+          training: TrainingConfig
+            batch: BatchConfig
+
+`dataclasses.asdict` gives plain values for JSON and TOML, and `from_dict` reads them. `validated`
+refuses values that cannot be used.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -14,23 +27,100 @@ from xtcl.errors import UsageError
 from xtcl.relations.registry import make_relation
 from xtcl.relations.thresholds import PAPER_QUANTILES, check_quantiles
 
+Similarity = Literal["cosine", "inner"]
 
+RENAMED = {
+    # Fields, also in config.toml, tuned.toml and the model.json of schema 3.
+    "least_chance": "min_probability",
+    "draws": "num_positives_per_step",
+    "link_draws": "num_links_per_step",
+    "plans": "ensembles",
+    "doubt": "downweight",
+    "sure": "self_training_threshold",
+    "members": "encoders",
+    "caution": "trust_exponent",
+    # Methods.
+    "checked": "validated",
+    "each": "map_encoders",
+    "literal": "as_in_paper",
+    "from_plain": "from_dict",
+    "drawn": "anchors_per_epoch",
+    "steps": "steps_per_epoch",
+    "step_anchors": "anchors_per_step",
+}
+"""Old names and new ones. Files with old names are read; in Python they warn for one release."""
+
+Config = TypeVar("Config")
+
+
+class _OldName:
+    """An attribute under its old name, with a warning."""
+
+    def __init__(self, old: str) -> None:
+        self.old = old
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        _warn_renamed(owner, self.old)
+        return getattr(owner if instance is None else instance, RENAMED[self.old])
+
+
+def _warn_renamed(owner: type, old: str) -> None:
+    warnings.warn(
+        f"{owner.__name__}: '{old}' is called '{RENAMED[old]}' now; the old name goes with the "
+        "next release.",
+        DeprecationWarning,
+        stacklevel=3,  # the line that has the old name
+    )
+
+
+def _with_old_names(cls: type[Config]) -> type[Config]:
+    """Let a dataclass take keywords, and give attributes, under the names of the last release."""
+    current = {each.name for each in fields(cls)}  # type: ignore[arg-type]
+    old_fields = {old for old, new in RENAMED.items() if new in current}
+    init = cls.__init__
+
+    @functools.wraps(init)
+    def with_old_keywords(self: Config, *args: Any, **kwargs: Any) -> None:
+        for old in old_fields & kwargs.keys():
+            _warn_renamed(cls, old)
+            # `dataclasses.replace` gives the new name, too: the old one is what the caller wrote.
+            kwargs[RENAMED[old]] = kwargs.pop(old)
+        init(self, *args, **kwargs)
+
+    cls.__init__ = with_old_keywords  # type: ignore[method-assign, assignment]
+    for old, new in RENAMED.items():
+        if hasattr(cls, new) or new in current:
+            setattr(cls, old, _OldName(old))
+    return cls
+
+
+def _current_names(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The stored settings under their names of today."""
+    settings = dict(stored)
+    for old in RENAMED.keys() & stored.keys():
+        if RENAMED[old] in settings:
+            raise TypeError(f"'{old}' is the old name of '{RENAMED[old]}', which is there, too")
+        settings[RENAMED[old]] = settings.pop(old)
+    return settings
+
+
+@_with_old_names
 @dataclass(frozen=True)
 class BatchConfig:
-    """How the steps are made.
+    """How much of the graph a training step reads.
 
-    `neighbours` is None for the full graph in every step. Else a step's sub-graph grows from its
-    anchors, their positives and its negatives: entry l says how many neighbours a node l links
-    away draws (None: all). An encoder that looks less far leaves the last entries out; one that
-    smooths attributes and no more needs none, `()`. How many seeds a step has is up to
-    `TrainingConfig.anchors`. The final embedding is then made layer by
-    layer, with about `block` nodes and links at a time.
+    `neighbours` is None for the full graph in every step. Otherwise a step's sub-graph grows from
+    its anchors, their positives and its negatives: entry l is the number of neighbours drawn for a
+    node l links away (None: all). An encoder of fewer hops ignores the last entries; one that only
+    smooths attributes needs none, `()`. `TrainingConfig.anchors` is the number of anchors of a
+    step. With mini-batches the final embedding is made layer by layer, with about `block` nodes
+    and links at a time.
     """
 
     neighbours: tuple[int | None, ...] | None = None
     block: int = 2**18
 
-    def checked(self) -> BatchConfig:
+    def validated(self) -> BatchConfig:
         """These settings, or an error that names the one that cannot be used."""
         for most in self.neighbours or ():
             if most is not None and not most >= 1:
@@ -40,28 +130,96 @@ class BatchConfig:
         return self
 
     @classmethod
-    def from_plain(cls, stored: Mapping[str, Any]) -> BatchConfig:
+    def from_dict(cls, stored: Mapping[str, Any]) -> BatchConfig:
         """The settings whose `dataclasses.asdict` went through JSON or TOML."""
-        settings = dict(stored)
+        settings = _current_names(stored)
         if settings.get("neighbours") is not None:
             known = (None if most == "none" else most for most in settings["neighbours"])
             settings["neighbours"] = tuple(known)
         return cls(**settings)
 
 
+@_with_old_names
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How an encoder is trained.
+
+    In an epoch every node is an anchor once, in steps of about `anchors` nodes (None: one step), so
+    that larger graphs take more steps. Of more than `epoch_anchors` nodes (None: no limit) that
+    many are drawn for each epoch, and no more steps are taken. `negatives` random nodes are drawn
+    each step and shared by its anchors. `link_dropout` is the share of links left out of message
+    passing in a step; they stay positives. `batch` is how much of the graph a step reads.
+    """
+
+    epochs: int = 12
+    anchors: int | None = 4096
+    epoch_anchors: int | None = None
+    learning_rate: float = 1e-3
+    weight_decay: float = 5e-4
+    negatives: int = 512
+    similarity: Similarity = "cosine"
+    temperature: float = 0.5
+    link_dropout: float = 0.0
+    batch: BatchConfig = field(default_factory=BatchConfig)
+
+    def validated(self) -> TrainingConfig:
+        """These settings, or an error that names the one that cannot be used."""
+        counts = {"epochs": self.epochs, "negatives": self.negatives}
+        for name in ("anchors", "epoch_anchors"):
+            if getattr(self, name) is not None:
+                counts[name] = getattr(self, name)
+        for name, value in counts.items():
+            if not value >= 1:
+                raise UsageError(f"{name}={value} must be at least 1.")
+        for name in ("learning_rate", "temperature"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name}={getattr(self, name)} must be above 0.")
+        if not self.weight_decay >= 0:
+            raise UsageError(f"weight_decay={self.weight_decay} must not be below 0.")
+        if not 0 <= self.link_dropout < 1:
+            raise UsageError(f"link_dropout={self.link_dropout} must be in [0, 1).")
+        if self.similarity not in ("cosine", "inner"):
+            raise UsageError(f"similarity='{self.similarity}' must be 'cosine' or 'inner'.")
+        self.batch.validated()
+        return self
+
+    def anchors_per_epoch(self, num_nodes: int) -> int:
+        """Anchors of an epoch on a graph of this size."""
+        return num_nodes if self.epoch_anchors is None else min(num_nodes, self.epoch_anchors)
+
+    def steps_per_epoch(self, num_nodes: int) -> int:
+        """Steps of an epoch on a graph of this size."""
+        if self.anchors is None:
+            return 1
+        return max(1, round(self.anchors_per_epoch(num_nodes) / self.anchors))
+
+    def anchors_per_step(self, num_nodes: int) -> int:
+        """Anchors of a step, at most, on a graph of this size."""
+        return -(-self.anchors_per_epoch(num_nodes) // self.steps_per_epoch(num_nodes))
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> TrainingConfig:
+        """The settings whose `dataclasses.asdict` went through JSON or TOML."""
+        settings = _current_names(stored)
+        batch = BatchConfig.from_dict(settings.get("batch", {}))
+        # TOML has no word for None: what is missing is None.
+        return cls(**{"anchors": None, "epoch_anchors": None, **settings, "batch": batch})
+
+
+@_with_old_names
 @dataclass(frozen=True)
 class SamplerConfig:
     """How the stumps are fitted. `SamplerConfig.paper()` is Algorithm 1 as printed.
 
     With `base_score="prior"` the fit starts from the log-odds of a match, steps may not overshoot,
-    and constants are kept out of the weights; with a number it starts there, and steps and weights
-    stay as they come. Every relation starts with `prior_pairs` of its own, half of them alike
-    (`with_prior`), for tasks whose matches are not rare: with few labels most relations are above
-    for no counted pair, and would weigh nothing.
+    and constants are kept out of the weights. With a number it starts there, and steps and weights
+    stay as they come. Every relation starts with `prior_pairs` pseudo-counts, half of them alike
+    (`with_prior`), for tasks whose matches are not rare: with few labels no counted pair is above
+    for most relations, and their weights would be 0.
 
     `cap` is top-k mode: of each row's above set only the `cap` best stay, and a fit takes time and
     memory in proportion to V cap (docs/top-k.md). Where more than `index_past` nodes have different
-    attributes, an index of FAISS finds most of them; without it, attributes are searched exactly.
+    attributes, an index of FAISS finds most of them; without it, the search is exact.
     """
 
     quantiles: tuple[float, ...] = PAPER_QUANTILES
@@ -75,10 +233,10 @@ class SamplerConfig:
 
     @classmethod
     def paper(cls) -> SamplerConfig:
-        """One threshold, start from 0 with nothing believed, one pass, ties by chance."""
+        """One threshold, start from 0 without prior pairs, one sweep, random tie-break."""
         return cls(PAPER_QUANTILES, base_score=0.0, sweeps=1, prior_pairs=0, tie_break=None)
 
-    def checked(self) -> SamplerConfig:
+    def validated(self) -> SamplerConfig:
         """These settings, or an error that names the one that cannot be used."""
         check_quantiles(self.quantiles)
         if isinstance(self.base_score, str):
@@ -106,206 +264,153 @@ class SamplerConfig:
             )
         return self
 
-
-def to_builtin(value: Any) -> Any:
-    """`value` without NumPy's kinds, which a search over parameters gives, and without tuples."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {name: to_builtin(entry) for name, entry in value.items()}
-    return [to_builtin(entry) for entry in value] if isinstance(value, (list, tuple)) else value
-
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    """How an encoder is trained.
-
-    In an epoch every node is an anchor once, in steps of about `anchors` nodes (None: one step), so
-    that larger graphs take more steps; of more than `epoch_anchors` nodes (None: any number) so
-    many are drawn for each epoch, and no more steps are taken. `negatives` random nodes are drawn
-    each step and shared by its anchors. `link_dropout` is the share of links left out of message
-    passing in a step; they stay positives. `batch` says how much of the graph a step passes over.
-    """
-
-    epochs: int = 12
-    anchors: int | None = 4096
-    epoch_anchors: int | None = None
-    learning_rate: float = 1e-3
-    weight_decay: float = 5e-4
-    negatives: int = 512
-    similarity: Similarity = "cosine"
-    temperature: float = 0.5
-    link_dropout: float = 0.0
-    batch: BatchConfig = field(default_factory=BatchConfig)
-
-    def checked(self) -> TrainingConfig:
-        """These settings, or an error that names the one that cannot be used."""
-        counts = {"epochs": self.epochs, "negatives": self.negatives}
-        for name in ("anchors", "epoch_anchors"):
-            if getattr(self, name) is not None:
-                counts[name] = getattr(self, name)
-        for name, value in counts.items():
-            if not value >= 1:
-                raise UsageError(f"{name}={value} must be at least 1.")
-        for name in ("learning_rate", "temperature"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name}={getattr(self, name)} must be above 0.")
-        if not self.weight_decay >= 0:
-            raise UsageError(f"weight_decay={self.weight_decay} must not be below 0.")
-        if not 0 <= self.link_dropout < 1:
-            raise UsageError(f"link_dropout={self.link_dropout} must be in [0, 1).")
-        if self.similarity not in ("cosine", "inner"):
-            raise UsageError(f"similarity='{self.similarity}' must be 'cosine' or 'inner'.")
-        self.batch.checked()
-        return self
-
-    def drawn(self, num_nodes: int) -> int:
-        """Anchors of an epoch on a graph of this size."""
-        return num_nodes if self.epoch_anchors is None else min(num_nodes, self.epoch_anchors)
-
-    def steps(self, num_nodes: int) -> int:
-        """Steps of an epoch on a graph of this size."""
-        return 1 if self.anchors is None else max(1, round(self.drawn(num_nodes) / self.anchors))
-
-    def step_anchors(self, num_nodes: int) -> int:
-        """Anchors of a step, at most, on a graph of this size."""
-        return -(-self.drawn(num_nodes) // self.steps(num_nodes))
-
     @classmethod
-    def from_plain(cls, stored: Mapping[str, Any]) -> TrainingConfig:
+    def from_dict(cls, stored: Mapping[str, Any]) -> SamplerConfig:
         """The settings whose `dataclasses.asdict` went through JSON or TOML."""
-        batch = BatchConfig.from_plain(stored.get("batch", {}))
-        # TOML has no word for None: what is missing is None.
-        return cls(**{"anchors": None, "epoch_anchors": None, **stored, "batch": batch})
+        settings = {"tie_break": None, **_current_names(stored)}
+        return cls(**{**settings, "quantiles": tuple(settings["quantiles"])})
 
 
 PAPER_ENCODERS: dict[str, dict[str, object]] = {
     "gcn": {"layers": 2, "hops": 1},
     "gat": {"layers": 2},
 }
-"""The encoders as their authors have them: two layers. Of the paper's own, nothing is known."""
+"""The encoders as in the papers that introduced them, two layers: XTCL's paper names none."""
 
 
+@_with_old_names
 @dataclass(frozen=True)
 class EncoderConfig:
     """One encoder: the options of its module, how it is trained, its weight beside others.
 
-    A flexible encoder learns wrong positives as readily as right ones. With `caution` its weight
-    is multiplied by that power of the share of positives that can be trusted.
+    A flexible encoder learns wrong positives as readily as right ones. Its weight is multiplied by
+    the share of positives that can be trusted, to the power of `trust_exponent`.
     """
 
     encoder: dict[str, object] = field(default_factory=dict)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     weight: float = 1.0
-    caution: float = 0.0
+    trust_exponent: float = 0.0
 
     def trained(self, epochs: int, trust: float) -> EncoderConfig:
-        """What became of it: the epochs it took, and its weight once the trust is known."""
+        """The encoder after training: the epochs it took, and its weight with the trust in it."""
         training = replace(self.training, epochs=epochs)
-        return EncoderConfig(self.encoder, training, self.weight * trust**self.caution)
+        return EncoderConfig(self.encoder, training, self.weight * trust**self.trust_exponent)
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> EncoderConfig:
+        """The encoder whose `dataclasses.asdict` went through JSON or TOML."""
+        settings = _current_names(stored)
+        return cls(
+            dict(settings["encoder"]),
+            TrainingConfig.from_dict(settings["training"]),
+            settings["weight"],
+            settings.get("trust_exponent", 0.0),
+        )
 
 
+@_with_old_names
 @dataclass(frozen=True)
 class EnsembleConfig:
     """Encoders trained apart and joined, and the weight of the attributes beside them."""
 
-    members: tuple[EncoderConfig, ...] = (EncoderConfig(),)
+    encoders: tuple[EncoderConfig, ...] = (EncoderConfig(),)
     attributes: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.members:
-            raise UsageError("A plan needs at least one member.")
+        if not self.encoders:
+            raise UsageError("An ensemble needs at least one encoder.")
 
-    def each(self, change: Callable[[EncoderConfig], EncoderConfig]) -> EnsembleConfig:
-        """The plan with every member changed."""
-        return replace(self, members=tuple(change(member) for member in self.members))
+    def map_encoders(self, change: Callable[[EncoderConfig], EncoderConfig]) -> EnsembleConfig:
+        """The ensemble with every encoder changed."""
+        return replace(self, encoders=tuple(change(encoder) for encoder in self.encoders))
 
     def width(self, num_attributes: int) -> int:
-        """Columns of the embedding, counting 512 for a member that does not say."""
+        """Columns of the embedding; 512 for an encoder without a width in its options."""
         kept = 3 * num_attributes if self.attributes else 0
-        return kept + sum(int(str(member.encoder.get("width", 512))) for member in self.members)
+        return kept + sum(int(str(each.encoder.get("width", 512))) for each in self.encoders)
 
     @property
     def batch(self) -> BatchConfig:
-        """How all members together are embedded: in mini-batches if one of them is."""
-        known = [member.training.batch for member in self.members]
+        """How all encoders together embed the nodes: in mini-batches if one of them does."""
+        known = [encoder.training.batch for encoder in self.encoders]
         return next((batch for batch in known if batch.neighbours is not None), known[0])
 
     @classmethod
-    def from_plain(cls, stored: Mapping[str, Any]) -> EnsembleConfig:
-        """The plan whose `dataclasses.asdict` went through JSON or TOML."""
-        members = tuple(
-            EncoderConfig(
-                dict(member["encoder"]),
-                TrainingConfig.from_plain(member["training"]),
-                member["weight"],
-                member.get("caution", 0.0),
-            )
-            for member in stored["members"]
-        )
-        return cls(members, stored["attributes"])
+    def from_dict(cls, stored: Mapping[str, Any]) -> EnsembleConfig:
+        """The ensemble whose `dataclasses.asdict` went through JSON or TOML."""
+        settings = _current_names(stored)
+        encoders = tuple(EncoderConfig.from_dict(each) for each in settings["encoders"])
+        return cls(encoders, settings["attributes"])
 
 
+@_with_old_names
 @dataclass(frozen=True)
 class FitConfig:
-    """From sampler to encoder: one of these describes a fit completely.
+    """Every setting from sampler to head; also called a recipe.
 
-    `crossfit` is the number of folds (0: the paper's literal reading), `positives` the paper's B,
-    `least_chance` the chance f_u(v) that one of them must have (a node's best needs none), `draws`
-    how many of them each node is pulled towards in a step (None: all). For links, a node
-    is pulled towards `link_draws` of its neighbours with weight 1 and towards `draws` of its best
-    unlinked candidates with weight `candidate_weight`; without `link_draws`, known links are
-    candidates like all others.
+    `crossfit` is the number of folds (0: as in the paper, none), `positives` the paper's B.
+    A positive must have a probability f_u(v) of at least `min_probability`; a node's best needs
+    none. In a step a node is pulled towards `num_positives_per_step` of them (None: all). For
+    links, a node is pulled towards `num_links_per_step` of its neighbours with weight 1 and towards
+    `num_positives_per_step` of its best unlinked candidates with weight `candidate_weight`. Without
+    `num_links_per_step`, known links are candidates like all others.
 
-    Of several `plans` a task that can hide part of what it learns from takes the one that does best
-    there, others the first. With `stop_early` the hidden part says how many epochs to train, too.
-    Where labels held out of the head are hardly likelier with all that was learned than with less
-    of it beside the attributes, the trust in it is multiplied by `doubt` (1: never). Answers of the
-    head with a chance above `sure` are labels for a second fit of it (1: never). With `signals`,
-    hidden links say how much degrees and relations count beside the embeddings in the score of a
-    pair.
+    A task that can hide part of its training data tries all `ensembles` and takes the one that
+    does best there; other tasks take the first. With `stop_early` the hidden part also decides how
+    many epochs to train. Where labels held out of the head are hardly likelier with all that was
+    learned than with less of it beside the attributes, the trust in it is multiplied by
+    `downweight` (1: never). Predictions of the head with a probability above
+    `self_training_threshold` are labels for a second fit of it (1: never). With `signals`, hidden
+    links decide how much degrees and relations count beside the embeddings in the score of a pair.
     """
 
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
     crossfit: int = 5
     positives: int = 20
-    least_chance: float = 0.0
-    draws: int | None = 4
-    link_draws: int = 0
+    min_probability: float = 0.0
+    num_positives_per_step: int | None = 4
+    num_links_per_step: int = 0
     candidate_weight: float = 1.0
-    plans: tuple[EnsembleConfig, ...] = (EnsembleConfig(),)
+    ensembles: tuple[EnsembleConfig, ...] = (EnsembleConfig(),)
     stop_early: bool = False
-    doubt: float = 1.0
-    sure: float = 1.0
+    downweight: float = 1.0
+    self_training_threshold: float = 1.0
     signals: bool = False
 
     def __post_init__(self) -> None:
-        if not self.plans:
-            raise UsageError("A recipe needs at least one plan.")
+        if not self.ensembles:
+            raise UsageError("A recipe needs at least one ensemble.")
 
-    def each(self, change: Callable[[EncoderConfig], EncoderConfig]) -> FitConfig:
-        """The recipe with every member of every plan changed."""
-        return replace(self, plans=tuple(plan.each(change) for plan in self.plans))
+    def map_encoders(self, change: Callable[[EncoderConfig], EncoderConfig]) -> FitConfig:
+        """The recipe with every encoder of every ensemble changed."""
+        return replace(self, ensembles=tuple(each.map_encoders(change) for each in self.ensembles))
 
-    def checked(self) -> FitConfig:
+    def validated(self) -> FitConfig:
         """The recipe itself, or an error that names the setting that cannot be used."""
-        self.sampler.checked()
-        for name, least in (("positives", 1), ("draws", 1), ("link_draws", 0)):
+        self.sampler.validated()
+        for name, least in (
+            ("positives", 1),
+            ("num_positives_per_step", 1),
+            ("num_links_per_step", 0),
+        ):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UsageError(f"{name}={value} must be at least {least}.")
-        if not 0 <= self.least_chance <= 1:
-            raise UsageError(f"least_chance={self.least_chance} must be between 0 and 1.")
-        if not 0 < self.doubt <= 1:
-            raise UsageError(f"doubt={self.doubt} must be above 0 and at most 1.")
-        if not 0.5 <= self.sure <= 1:
-            raise UsageError(f"sure={self.sure} must be between 0.5 and 1.")
-        for plan in self.plans:
-            for member in plan.members:
-                member.training.checked()
+        if not 0 <= self.min_probability <= 1:
+            raise UsageError(f"min_probability={self.min_probability} must be between 0 and 1.")
+        if not 0 < self.downweight <= 1:
+            raise UsageError(f"downweight={self.downweight} must be above 0 and at most 1.")
+        if not 0.5 <= self.self_training_threshold <= 1:
+            raise UsageError(
+                f"self_training_threshold={self.self_training_threshold} must be between 0.5 and 1."
+            )
+        for ensemble in self.ensembles:
+            for encoder in ensemble.encoders:
+                encoder.training.validated()
         return self
 
-    def literal(self, encoder: str) -> FitConfig:
+    def as_in_paper(self, encoder: str) -> FitConfig:
         """The paper as printed: Algorithm 1, no cross-fitting, Equation 1 with all B positives.
 
         What stays: a pair is above only where s > 0, a node is not paired with itself, and one that
@@ -313,26 +418,26 @@ class FitConfig:
         they are two layers of width 512, trained for 100 epochs.
         """
         training = TrainingConfig(epochs=100, anchors=None, similarity="inner", temperature=1.0)
+        alone = EncoderConfig(PAPER_ENCODERS.get(encoder, {}), training)
         return FitConfig(
             sampler=SamplerConfig.paper(),
             crossfit=0,
             positives=self.positives,
-            draws=None,
-            plans=(EnsembleConfig((EncoderConfig(PAPER_ENCODERS.get(encoder, {}), training),)),),
+            num_positives_per_step=None,
+            ensembles=(EnsembleConfig((alone,)),),
         )
 
     @classmethod
-    def from_plain(cls, stored: Mapping[str, Any]) -> FitConfig:
+    def from_dict(cls, stored: Mapping[str, Any]) -> FitConfig:
         """The recipe whose `dataclasses.asdict` went through JSON or TOML."""
         try:
-            sampler: dict[str, Any] = {"tie_break": None, **stored["sampler"]}
-            sampler["quantiles"] = tuple(sampler["quantiles"])
-            settings: dict[str, Any] = {
-                "sampler": SamplerConfig(**sampler),
-                "plans": tuple(EnsembleConfig.from_plain(plan) for plan in stored["plans"]),
+            settings = _current_names(stored)
+            parts: dict[str, Any] = {
+                "sampler": SamplerConfig.from_dict(settings["sampler"]),
+                "ensembles": tuple(map(EnsembleConfig.from_dict, settings["ensembles"])),
             }
             # TOML has no word for None: what is missing is None.
-            return cls(**{"draws": None, **stored, **settings})
+            return cls(**{"num_positives_per_step": None, **settings, **parts})
         except UsageError:
             raise
         except (KeyError, TypeError, ValueError) as broken:
@@ -340,4 +445,10 @@ class FitConfig:
             raise UsageError(f"The recipe cannot be used: {what}.") from broken
 
 
-Similarity = Literal["cosine", "inner"]
+def to_builtin(value: Any) -> Any:
+    """`value` without NumPy's types, which a search over parameters gives, and without tuples."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {name: to_builtin(entry) for name, entry in value.items()}
+    return [to_builtin(entry) for entry in value] if isinstance(value, (list, tuple)) else value

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from xtcl.not_fitted import NotFittedError as NotFittedError
 
 
 class XTCLError(Exception):
@@ -35,10 +38,24 @@ class RankError(XTCLError):
     """One of the processes that share a fit is gone."""
 
 
-class NotFittedError(XTCLError, AttributeError):
-    """A result was asked for before `fit`."""
+def __getattr__(name: str) -> Any:
+    """Import NotFittedError when it is first used: it needs scikit-learn, which takes a second."""
+    if name != "NotFittedError":
+        raise AttributeError(f"module 'xtcl.errors' has no attribute '{name}'")
+    from xtcl.not_fitted import NotFittedError
 
-    exit_code = 2
+    return NotFittedError
+
+
+def check_is_fitted(
+    estimator: object, attribute: str = "fitted_task_", call: str = "fit(graph, split)"
+) -> None:
+    """Raise `NotFittedError` if `estimator` lacks the attribute that `call` sets."""
+    if not hasattr(estimator, attribute):
+        from xtcl.not_fitted import NotFittedError
+
+        kind = type(estimator).__name__
+        raise NotFittedError(f"This {kind} is not fitted yet; call {call} first.")
 
 
 def first_few(items: Iterable[object], limit: int = 5) -> str:
@@ -54,12 +71,3 @@ def known_names(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name.lower(), names, n=1)
     hint = f" Did you mean '{close[0]}'?" if close else ""
     return f"{hint} Known: {', '.join(names)}."
-
-
-def check_is_fitted(
-    estimator: object, attribute: str = "fitted_task_", call: str = "fit(graph, split)"
-) -> None:
-    """Raise `NotFittedError` if `estimator` lacks the attribute that `call` sets."""
-    if not hasattr(estimator, attribute):
-        kind = type(estimator).__name__
-        raise NotFittedError(f"This {kind} is not fitted yet; call {call} first.")

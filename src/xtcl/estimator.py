@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
@@ -10,6 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 from sklearn.base import BaseEstimator
+from sklearn.utils import ClassifierTags, Tags
+from sklearn.utils.metaestimators import available_if
 from torch import nn
 
 from xtcl.config import FitConfig
@@ -19,16 +22,18 @@ from xtcl.graph.convert import as_graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.inference.tables import node_indices
 from xtcl.planning.memory_plan import MemoryPlan
-from xtcl.prepare import PreparedFit, prepare, resolve_config
+from xtcl.prepare import PreparedFit, environment, prepare, resolve_config
 from xtcl.progress import Progress
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
-from xtcl.runs.run_folder import environment, held_out_labels
 from xtcl.sampling.xgsampler import PairExplanation, RelationWeight
 from xtcl.tasks import make_task
+from xtcl.tasks.custom import CustomTask
 from xtcl.tasks.fit import FittedTask, fit_task
+from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.metrics import test_scores
-from xtcl.tasks.results import LinkScores, NodePredictions
+from xtcl.tasks.node_classification import NodeClassification
+from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
 from xtcl.tasks.task import Task
 from xtcl.tasks.training_data import TrainingData, check_disjoint
 from xtcl.training.checkpoint import NullCheckpoints
@@ -56,7 +61,7 @@ class FrameAnswers:
         """For every node id its embedding, in the columns z0, z1, ..."""
         from xtcl.inference.tables import embedding_table, names_of
 
-        self._own._fitted()
+        check_is_fitted(self)
         names = names_of(self._own.training_data_.graph)
         return embedding_table(names, self._own.embedding_).frame()
 
@@ -70,7 +75,7 @@ class FrameAnswers:
         """The number of the node with the id `name`, as `predict` and `explain` want it."""
         from xtcl.inference.tables import node_number
 
-        self._own._fitted()
+        check_is_fitted(self)
         return node_number(self._own.training_data_.graph, name)
 
     def explain_node(self, u: int) -> NodeExplanation:
@@ -97,6 +102,20 @@ class FrameAnswers:
         return embedding_table(rows.names, rows.embedding).frame()
 
 
+def _predicts_probabilities(model: XTCL) -> bool:
+    """Whether the model has a head, or will have one; `CustomTask` has none."""
+    if hasattr(model, "fitted_task_"):
+        return bool(model.predictions_)  # refuses, with a sentence, where there is no head
+    return not isinstance(model.task, CustomTask)
+
+
+def _scores_pairs(model: XTCL) -> bool:
+    """Whether the model is for links."""
+    if not (model.task == "links" or isinstance(model.task, LinkPrediction)):
+        raise UsageError("decision_function is for task='links'; use predict_proba for nodes.")
+    return True
+
+
 class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
     """Task-aware node embeddings, with an account of which graph signals mattered.
 
@@ -109,7 +128,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
     relations : "paper", or names and Relation objects
         The graph signals to choose from; "paper" are all nine.
     sampler : "xtcl" or "paper"
-        "paper" is Algorithm 1 and Equation 1 as printed; see `FitConfig.literal`.
+        "paper" is Algorithm 1 and Equation 1 as printed; see `FitConfig.as_in_paper`.
     recipe : FitConfig or None
         Every setting of the fit at once, as `xtcl tune` finds it; None is the task's own.
     crossfit, positives, negatives, width : int or None
@@ -144,7 +163,8 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
     random_state : int
         Seeds everything. Global random states are not touched.
     progress : Progress or None
-        Where to report progress.
+        Is told of every stage of a fit and of its steps: a subclass of `xtcl.Progress`, whose
+        `stage(name, steps)` is a context manager that gives a function to advance. None is silent.
 
     Attributes
     ----------
@@ -154,6 +174,11 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
     loss_curves_ : for each encoder a tuple of float, one an epoch
     plan_ : the encoders and epochs that the fit settled on
     head_, encoder_, sampler_, classes_, recipe_ : the fitted parts
+    predictions_ : NodePredictions or LinkScores; what the head predicts
+    graph_, split_ : what `fit` was given; a loaded model has no graph_
+    training_data_ : TrainingData; the graph without the test side of the split
+    test_labels_ : label codes of the test nodes in the order of split_.test, or None
+    fitted_task_ : FittedTask; the task with embedding and head
     environment_ : dict; the versions and the device of the fit
 
     Examples
@@ -218,6 +243,14 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.progress = progress
 
+    def __sklearn_tags__(self) -> Tags:
+        """A classifier where it is for nodes; the labels come with the graph, not as y."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = False
+        if self.task == "nodes" or type(self.task) is NodeClassification:
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+        return tags
+
     def fit(
         self,
         graph: Any,
@@ -240,7 +273,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
             result = fit_task(prepared.data, prepared.task, prepared.config, options)
         self.set_fitted(result, prepared.data)
         self.recipe_, self.graph_, self.split_ = prepared.config, prepared.graph, prepared.split
-        self.test_labels_ = held_out_labels(prepared.graph, prepared.split)
+        self.test_labels_ = prepared.test_labels
         self.environment_ = environment(prepared.device)
         return self
 
@@ -259,26 +292,42 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.array(side.graph.classes, dtype=object)
         self.n_features_in_ = side.graph.num_attributes
 
+    @property
+    def predictions_(self) -> Predictions:
+        """What the head predicts: class probabilities of nodes, or scores of pairs."""
+        check_is_fitted(self)
+        return self.fitted_task_.answer
+
+    @property
+    def training_side_(self) -> TrainingData:
+        """The old name of `training_data_`."""
+        warnings.warn(
+            "training_side_ is called training_data_ now; the old name goes with the next release.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.training_data_
+
     def predict(self, nodes_or_pairs: ArrayLike | None = None) -> np.ndarray:
         """Class of `nodes` (all when left out), or whether `pairs` [2, n] are links."""
-        answer = self._fitted().answer
+        answer = self.predictions_
         if isinstance(answer, NodePredictions):
             codes = answer.of(self._nodes(nodes_or_pairs)).argmax(axis=1)
             return self.training_data_.graph.label_values(codes)
-        return np.asarray(self.predict_proba(nodes_or_pairs) >= 0.5)
+        return np.asarray(expit(answer.score(self._pairs(nodes_or_pairs))) >= 0.5)
 
+    @available_if(_predicts_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, nodes_or_pairs: ArrayLike | None = None) -> np.ndarray:
         """Class probabilities of `nodes` [n, C], or the chance of a link for `pairs` [2, n]."""
-        answer = self._fitted().answer
+        answer = self.predictions_
         if isinstance(answer, NodePredictions):
             return answer.of(self._nodes(nodes_or_pairs))
         return np.asarray(expit(answer.score(self._pairs(nodes_or_pairs))))
 
+    @available_if(_scores_pairs)  # type: ignore[untyped-decorator]
     def decision_function(self, pairs: ArrayLike) -> np.ndarray:
         """Score of each pair [2, n]: the higher, the likelier a link."""
-        answer = self._fitted().answer
-        if not isinstance(answer, LinkScores):
-            raise UsageError("decision_function is for task='links'; use predict_proba for nodes.")
+        answer = cast("LinkScores", self.predictions_)
         return answer.score(self._pairs(pairs))
 
     def score(self, split: NodeSplit | LinkSplit, graph: Any = None) -> float:
@@ -287,7 +336,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
 
     def test_metrics(self, split: NodeSplit | LinkSplit, graph: Any = None) -> dict[str, float]:
         """All metrics of the task on the test side of `split`, as fractions."""
-        answer = self._fitted().answer
+        answer = self.predictions_
         known = as_graph(graph) if graph is not None else getattr(self, "graph_", None)
         if known is None and isinstance(answer, LinkScores):
             known = self.training_data_.graph  # links are scored by the split alone
@@ -300,7 +349,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
 
     def explain(self, u: int, v: int) -> PairExplanation:
         """Which relations speak for v as a positive of u, and how loudly."""
-        self._fitted()
+        check_is_fitted(self)
         return self.sampler_.explain(u, v)
 
     def resolved_recipe(self) -> FitConfig:
@@ -311,7 +360,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         """Write a run directory; see `xtcl.runs.run_folder` for what is in it."""
         from xtcl.runs.run_folder import write_run
 
-        self._fitted()
+        check_is_fitted(self)
         write_run(self, folder, **({"split": getattr(self, "split_", None)} | extra))
 
     def report(self, path: str | PathLike[str]) -> None:
@@ -321,7 +370,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         """
         from xtcl.report.page import write_page
 
-        self._fitted()
+        check_is_fitted(self)
         write_page(self, path)
 
     @classmethod
@@ -330,10 +379,6 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         from xtcl.runs.run_folder import read_run
 
         return read_run(cls, folder, **parts)
-
-    def _fitted(self) -> FittedTask:
-        check_is_fitted(self)
-        return self.fitted_task_
 
     def memory_plan(self, graph: Any, split: NodeSplit | LinkSplit | None = None) -> MemoryPlan:
         """What a fit would take, and how it would keep `memory`; refuses too little of it."""

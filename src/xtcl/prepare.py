@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
+import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -14,6 +16,8 @@ import numpy as np
 import torch
 from torch import nn
 
+import xtcl
+from xtcl.code_digest import code_digest
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, to_builtin
 from xtcl.device import parse_memory, pick_device
 from xtcl.errors import UsageError
@@ -35,6 +39,19 @@ from xtcl.training.checkpoint import NullCheckpoints, SharedCheckpoints
 
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
+
+
+RESULT_CODE = (
+    "xtcl.relations",
+    "xtcl.sampling",
+    "xtcl.nn",
+    "xtcl.training",
+    "xtcl.tasks",
+    "xtcl.device",
+    "xtcl.distributed",
+    "xtcl.cuda_graphs",
+)
+"""The code that decides what a fit computes from its settings and data."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +120,13 @@ class PreparedFit:
         """Where the fit runs."""
         return self.settings.device
 
+    @property
+    def test_labels(self) -> np.ndarray | None:
+        """Label codes of the test nodes in the order of the split; None without such nodes."""
+        if not isinstance(self.split, NodeSplit) or self.graph.labels is None:
+            return None
+        return np.asarray(self.graph.labels[self.split.test])
+
     def options(self, progress: Progress, checkpoints: NullCheckpoints) -> FitOptions:
         """What `fit_task` takes besides data, task and configuration."""
         settings = self.settings
@@ -124,13 +148,11 @@ class PreparedFit:
 
         A graph's fingerprint leaves its labels out. Those that train are hashed, the others not.
         """
-        import xtcl
-
         settings, labels = self.settings, self.data.graph.labels
         known = b"" if labels is None else np.ascontiguousarray(labels).tobytes()
         named = type(settings.task) in TASKS.values()
         described: dict[str, Any] = {
-            "version": xtcl.__version__,
+            "code": code_digest(*RESULT_CODE),
             "graph": self.graph.fingerprint(),
             "labels": hashlib.sha256(known).hexdigest(),
             "split": None if self.split is None else self.split.fingerprint(),
@@ -142,6 +164,22 @@ class PreparedFit:
             "device": settings.device.type,  # random states of one do not fit another
         }
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+
+
+PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn")
+"""Those whose versions can change a result."""
+
+
+def environment(device: torch.device) -> dict[str, str]:
+    """Versions by package, and the device; nothing names the host."""
+    gpu = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
+    return {
+        "xtcl": xtcl.__version__,
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in PACKAGES},
+        "system": f"{platform.system()} {platform.machine()}",
+        "device": f"{device.type}{gpu}",
+    }
 
 
 def prepare(
@@ -203,10 +241,10 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
     name = model.encoder if isinstance(model.encoder, str) else "own"
     config = model.recipe or task.recipe(name)
     if model.sampler == "paper":
-        config = config.literal(name)
+        config = config.as_in_paper(name)
     if model.encoder_options is not None:
-        alone = EncoderConfig(dict(model.encoder_options), config.plans[0].members[0].training)
-        config = replace(config, plans=(EnsembleConfig((alone,)),))
+        alone = EncoderConfig(dict(model.encoder_options), config.ensembles[0].encoders[0].training)
+        config = replace(config, ensembles=(EnsembleConfig((alone,)),))
     if model.epochs is not None:
         config = replace(config, stop_early=False)
     sampler = _given(model, "cap", "index_past", "quantiles")
@@ -223,7 +261,9 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
         )
 
     config = replace(config, sampler=replace(config.sampler, **sampler))
-    return replace(config.each(changed), **_given(model, "crossfit", "positives")).checked()
+    return replace(
+        config.map_encoders(changed), **_given(model, "crossfit", "positives")
+    ).validated()
 
 
 def _given(model: XTCL, *names: str) -> dict[str, Any]:

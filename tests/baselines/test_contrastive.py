@@ -193,7 +193,7 @@ class Borrowed(Contrastive):
 
 def test_with_the_positives_of_xtcl_it_is_xtcl_to_the_byte() -> None:
     side = training_data(FAINT, SPLIT)
-    everyone = replace(RECIPE, least_chance=0.0)  # then XTCL trusts its positives in full, too
+    everyone = replace(RECIPE, min_probability=0.0)  # then XTCL trusts its positives in full, too
     expected = fitted(XTCLGCN(everyone), side, 4).probabilities
     assert fitted(Borrowed(everyone), side, 4).probabilities.tobytes() == expected.tobytes()
 
@@ -213,7 +213,7 @@ def test_all_beat_chance_and_the_ceiling_beats_the_others() -> None:
     side = training_data(FAINT, SPLIT)
     figures = {
         name: test_scores(fitted(method, side), FAINT, SPLIT)["accuracy"]
-        for name, method in methods(FAINT.labels, RECIPE.each(quick)).items()
+        for name, method in methods(FAINT.labels, RECIPE.map_encoders(quick)).items()
     }
     ceiling = figures.pop("ceiling-scl")
     assert min(figures.values()) > 0.7  # chance: 0.33

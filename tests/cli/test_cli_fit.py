@@ -30,8 +30,8 @@ from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.node_classification import NodeClassification
 
-JOINED = [TRAINING] * len(NodeClassification().recipe("gcn").plans[0].members)
-TRIED = [TRAINING] * len(LinkPrediction().recipe("gcn").plans)
+JOINED = [TRAINING] * len(NodeClassification().recipe("gcn").ensembles[0].encoders)
+TRIED = [TRAINING] * len(LinkPrediction().recipe("gcn").ensembles)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_nodes(graph_file: Path, tmp_path: Path) -> None:
     assert told == stored | {"out": str(tmp_path / "run")}
     assert (told["method"], told["metric"], told["seed"]) == ("xtcl-gcn", "accuracy", 3)
     assert told["compared"] == {"xtcl-gcn": told["test"]["accuracy"]}
-    members = NodeClassification().recipe("gcn").plans[0].members
+    members = NodeClassification().recipe("gcn").ensembles[0].encoders
     assert told["epochs"] == [member.training.epochs for member in members]
     graph = small_graph()
     split = NodeSplit.from_json(json.loads((tmp_path / "run" / "split.json").read_text()))

@@ -19,7 +19,7 @@ import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {tests!r})
 from contextlib import contextmanager
-from xtcl.cli.bars import Bars
+from xtcl.cli.console import Bars
 
 @contextmanager
 def stage(self, name, steps):

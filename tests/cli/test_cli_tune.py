@@ -54,7 +54,11 @@ def judged(monkeypatch: pytest.MonkeyPatch, score: Score | None = None) -> list[
 
     def validation_score(side: TrainingData, task: object, recipe: FitConfig, *_: object) -> float:
         sides.append(side)
-        return score(recipe) if score else 1 / (1 + recipe.plans[0].members[0].training.temperature)
+        return (
+            score(recipe)
+            if score
+            else 1 / (1 + recipe.ensembles[0].encoders[0].training.temperature)
+        )
 
     monkeypatch.setattr(module, "validation_score", validation_score)
     return sides
@@ -75,7 +79,7 @@ def test_the_file_holds_search_and_recipe(
     assert list(stored) == ["tune", "recipe"]
     assert stored["tune"] | {"changes": told["changes"], "out": str(out)} == told
     default = make_task("links").recipe("gat")
-    usual = default.plans[0].members[0].training.temperature
+    usual = default.ensembles[0].encoders[0].training.temperature
     assert told["default_hidden"] == pytest.approx(100 / (1 + usual), abs=1e-4)
     assert told.pop("best_hidden") > told.pop("default_hidden")
     assert "temperature" in told.pop("changes")
@@ -91,7 +95,7 @@ def test_the_file_holds_search_and_recipe(
         "out": str(out),
     }
     recipe = read_recipe(out, "links", "gat").recipe
-    assert recipe.plans[0].members[0].training.temperature < usual
+    assert recipe.ensembles[0].encoders[0].training.temperature < usual
     assert [path.name for path in out.parent.iterdir()] == ["tuned.toml"]
 
 
@@ -136,7 +140,7 @@ def test_an_interrupted_search_goes_on(
     def interrupting(recipe: FitConfig) -> float:
         if len(seen) > 3:
             raise KeyboardInterrupt
-        return 1 / (1 + recipe.plans[0].members[0].training.temperature)
+        return 1 / (1 + recipe.ensembles[0].encoders[0].training.temperature)
 
     out = tmp_path / "tuned.toml"
     seen = judged(monkeypatch, interrupting)

@@ -31,7 +31,7 @@ GRAPH = small_graph()
 SIDE = training_data(GRAPH, small_split(GRAPH, "nodes"))
 TASK = NodeClassification()
 # Without doubt: it would take back what was learned, and with it what is compared here.
-RECIPE = replace(narrow(TASK.recipe("gcn"), epochs=4), positives=6, doubt=1.0)
+RECIPE = replace(narrow(TASK.recipe("gcn"), epochs=4), positives=6, downweight=1.0)
 OPTIONS = FitOptions(seed=3)
 NODES = 12
 
@@ -211,7 +211,7 @@ def test_agreement_is_the_cosine_of_posteriors() -> None:
 
 
 def test_the_second_sampler_knows_one_relation_more() -> None:
-    recipe = replace(RECIPE, least_chance=0.0)
+    recipe = replace(RECIPE, min_probability=0.0)
     first, second = (fit(SIDE, TASK, recipe, OPTIONS).fitted for fit in (fit_task, fit_again))
     extra = {r.name for r in second.sampler.relations_} - {r.name for r in first.sampler.relations_}
     assert extra == {"posterior-agreement"}

@@ -47,7 +47,7 @@ def run(out: Path, *options: str) -> int:
 
 @pytest.mark.parametrize(("task", "row"), ALL, ids=lambda item: getattr(item, "name", item))
 def test_every_row_changes_something_that_can_be_run(task: str, row: Row) -> None:
-    recipe = row.change(default(task)).checked()
+    recipe = row.change(default(task)).validated()
     changed = recipe != default(task) or row.fit is not DEFAULT.fit
     assert changed == (row is not DEFAULT)
 
@@ -60,16 +60,16 @@ def test_no_row_twice() -> None:
 
 
 def test_changes_reach_the_member_they_name() -> None:
-    rows = {row.name: row.change(default("nodes")).plans[0] for row in ROWS["nodes"]}
-    plan = default("nodes").plans[0]
-    linear, deep = plan.members
-    assert rows["linear-only"].members == (linear,)
-    assert rows["deep-only"].members == (deep,)
-    assert rows["one-hop"].members[0].encoder == linear.encoder | {"hops": 1, "restart": 0.0}
-    assert rows["one-hop"].members[1] == deep
-    assert rows["long"].members[1].training.epochs == 4 * deep.training.epochs
-    assert [m.encoder["width"] for m in rows["width-256"].members] == [256, 256]
-    three = rows["three-seeds"].members
+    rows = {row.name: row.change(default("nodes")).ensembles[0] for row in ROWS["nodes"]}
+    plan = default("nodes").ensembles[0]
+    linear, deep = plan.encoders
+    assert rows["linear-only"].encoders == (linear,)
+    assert rows["deep-only"].encoders == (deep,)
+    assert rows["one-hop"].encoders[0].encoder == linear.encoder | {"hops": 1, "restart": 0.0}
+    assert rows["one-hop"].encoders[1] == deep
+    assert rows["long"].encoders[1].training.epochs == 4 * deep.training.epochs
+    assert [m.encoder["width"] for m in rows["width-256"].encoders] == [256, 256]
+    three = rows["three-seeds"].encoders
     assert three[3] == deep
     assert sum(m.weight**2 for m in three[:3]) == pytest.approx(linear.weight**2)
 

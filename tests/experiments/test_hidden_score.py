@@ -35,7 +35,7 @@ def small_recipe(task: str, encoder: str = "gcn") -> FitConfig:
         training = replace(member.training, epochs=10)
         return replace(member, encoder=member.encoder | {"width": 8}, training=training)
 
-    return make_task(task).recipe(encoder).each(small)
+    return make_task(task).recipe(encoder).map_encoders(small)
 
 
 def keys(pairs: np.ndarray) -> set[int]:

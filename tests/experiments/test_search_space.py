@@ -22,7 +22,7 @@ EVERY = [(task, encoder) for task in ("nodes", "links") for encoder in ("gcn", "
 
 
 def members(recipe: FitConfig) -> list[EncoderConfig]:
-    return [member for plan in recipe.plans for member in plan.members]
+    return [member for plan in recipe.ensembles for member in plan.encoders]
 
 
 def knob(name: str, of: tuple[Parameter, ...]) -> Parameter:
@@ -45,7 +45,7 @@ def test_every_corner_is_a_recipe_that_can_be_used(task: str, encoder: str) -> N
     knobs = parameters_of(task, recipe)
     for corner in itertools.product(*((one.values[0], one.values[-1]) for one in knobs)):
         places = {one.name: place for one, place in zip(knobs, corner, strict=True)}
-        turned = apply_values(recipe, knobs, places).checked()
+        turned = apply_values(recipe, knobs, places).validated()
         for member in members(turned):
             with torch.device("meta"):
                 encoder_factory(encoder, 1, member.encoder)()
@@ -59,7 +59,7 @@ def test_knobs_that_turn_nothing_are_left_out() -> None:
     }
     assert names["gcn"] == {one.name for one in NODE_PARAMETERS}
     assert names["gcn"] - names["gat"] == {"restart"}
-    bare = FitConfig(plans=(EnsembleConfig((EncoderConfig(),)),))
+    bare = FitConfig(ensembles=(EnsembleConfig((EncoderConfig(),)),))
     assert {one.name for one in parameters_of("nodes", bare)} == {
         "epochs",
         "temperature",
@@ -71,17 +71,17 @@ def test_knobs_that_turn_nothing_are_left_out() -> None:
 
 def test_nodes() -> None:
     recipe = make_task("nodes").recipe("gcn")
-    linear, deep = recipe.plans[0].members
+    linear, deep = recipe.ensembles[0].encoders
 
     def turned(name: str, place: object) -> FitConfig:
         return knob(name, NODE_PARAMETERS).apply(recipe, place)
 
     def both(changed: FitConfig) -> tuple[EncoderConfig, EncoderConfig]:
-        first, second = changed.plans[0].members
+        first, second = changed.ensembles[0].encoders
         return first, second
 
     for shift, chance in ((-0.4, 0.4), (0.15, 0.95), (0.5, 0.98), (-2.0, 0.0)):
-        assert turned("least chance", shift).least_chance == pytest.approx(chance)
+        assert turned("least chance", shift).min_probability == pytest.approx(chance)
 
     first, second = both(turned("epochs", 2.5))
     assert first.training.epochs == round(2.5 * linear.training.epochs)
@@ -96,7 +96,7 @@ def test_nodes() -> None:
     assert both(turned("hops", 0.4))[0].encoder == linear.encoder | {"hops": 4}
     first, second = both(turned("further members", 2.0))
     assert (first, second.weight) == (linear, 2 * deep.weight)
-    assert turned("attributes", 0.5).plans[0].attributes == recipe.plans[0].attributes / 2
+    assert turned("attributes", 0.5).ensembles[0].attributes == recipe.ensembles[0].attributes / 2
     assert turned("positives", 2.0).positives == 2 * recipe.positives
     assert turned("quantiles", "0.95 0.99").sampler.quantiles == (0.95, 0.99)
 

@@ -54,7 +54,9 @@ class Judge:
         self, monkeypatch: pytest.MonkeyPatch, score: Callable[[FitConfig], float] | None = None
     ) -> None:
         self.seen: list[FitConfig] = []
-        self.score = score or (lambda recipe: 1 / recipe.plans[0].members[0].training.temperature)
+        self.score = score or (
+            lambda recipe: 1 / recipe.ensembles[0].encoders[0].training.temperature
+        )
         monkeypatch.setattr(module, "validation_score", self.judge)
 
     def judge(self, side: object, task: object, recipe: FitConfig, *_: object) -> float:

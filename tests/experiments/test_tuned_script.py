@@ -59,7 +59,7 @@ def test_every_split_is_searched_and_scored_on_its_own(
         )
         assert figure == pytest.approx(100 * score, abs=1e-3)
         kept = recipes[str(seed)]
-        assert FitConfig.from_plain(kept["recipe"]) == found.recipe
+        assert FitConfig.from_dict(kept["recipe"]) == found.recipe
         assert kept["hidden score"] == found.score
         assert kept["hidden score of the default"] == found.default_score
     assert np.isfinite(record["mean"])

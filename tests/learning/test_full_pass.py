@@ -30,7 +30,7 @@ def measured(encoder: nn.Module, degree: float, signal: float, settings: Trainin
         attribute_signal=signal,
     )
     x, links = encoder_inputs(graph, CPU)
-    anchors = torch.randperm(NODES)[: NODES // settings.steps(NODES)]
+    anchors = torch.randperm(NODES)[: NODES // settings.steps_per_epoch(NODES)]
     positives = torch.randint(NODES, (len(anchors), DRAWS))
     negatives = torch.randint(NODES, (settings.negatives,))
     encoder(x, links)  # smooths the attributes

@@ -183,7 +183,7 @@ def test_seeding_leaves_devices_that_are_not_used_alone(monkeypatch: pytest.Monk
 def test_settings_that_cannot_be_used(setting: dict[str, Any], message: str) -> None:
     settings = TrainingConfig(**setting)
     with pytest.raises(UsageError, match=message):
-        settings.checked()
+        settings.validated()
     with pytest.raises(UsageError, match=message):
         run(planted(30), settings)
 
@@ -191,7 +191,7 @@ def test_settings_that_cannot_be_used(setting: dict[str, Any], message: str) -> 
 @pytest.mark.parametrize("anchors", [None, 1, 10**9])
 def test_good_settings_are_given_back(anchors: int | None) -> None:
     settings = TrainingConfig(anchors=anchors)
-    assert settings.checked() is settings
+    assert settings.validated() is settings
 
 
 class NotANumber(Own):

@@ -45,12 +45,12 @@ from xtcl.training.trainer import train
     ],
 )
 def test_how_many_steps(num_nodes: int, anchors: int | None, expected: int) -> None:
-    assert TrainingConfig(anchors=anchors).steps(num_nodes) == expected
+    assert TrainingConfig(anchors=anchors).steps_per_epoch(num_nodes) == expected
 
 
 @given(num_nodes=st.integers(1, 10**6), anchors=st.integers(1, 10**5))
 def test_steps_are_of_about_that_many_anchors(num_nodes: int, anchors: int) -> None:
-    steps = TrainingConfig(anchors=anchors).steps(num_nodes)
+    steps = TrainingConfig(anchors=anchors).steps_per_epoch(num_nodes)
     assert steps == 1 or 2 / 3 * anchors <= num_nodes / steps <= 1.5 * anchors
     assert abs(num_nodes / anchors - steps) <= 0.5 or steps == 1
 
@@ -77,7 +77,7 @@ class Seen:
 def test_every_node_is_an_anchor_once_an_epoch(anchors: int | None) -> None:
     seen, settings = Seen(), TrainingConfig(epochs=3, anchors=anchors, negatives=8)
     _, trained = run(planted(31), settings, loss=seen)
-    steps = settings.steps(31)
+    steps = settings.steps_per_epoch(31)
     assert len(seen.anchors) == 3 * steps
     epochs = [seen.anchors[first : first + steps] for first in range(0, 3 * steps, steps)]
     for epoch in epochs:
@@ -96,7 +96,7 @@ def test_a_large_graph_draws_the_anchors_of_an_epoch(anchors: int | None, sizes:
     settings = TrainingConfig(epochs=30, anchors=anchors, epoch_anchors=12, negatives=8)
     run(planted(31), settings, loss=seen)
     steps = len(sizes)
-    assert (settings.steps(31), settings.step_anchors(31)) == (steps, sizes[0])
+    assert (settings.steps_per_epoch(31), settings.anchors_per_step(31)) == (steps, sizes[0])
     epochs = [seen.anchors[first : first + steps] for first in range(0, 30 * steps, steps)]
     for epoch in epochs:
         assert [len(step) for step in epoch] == sizes
@@ -148,7 +148,7 @@ def test_an_interrupt_anywhere_changes_nothing(
     interrupted_at: int, resumed_from: int, tmp_path: Path
 ) -> None:
     graph = planted(80)
-    assert SETTINGS.steps(80) == 4
+    assert SETTINGS.steps_per_epoch(80) == 4
     whole_module, whole = run(graph, SETTINGS, "gcn", DEEP, seed=5)
     kept, cut = Checkpoints(tmp_path), interrupting(interrupted_at)
     with pytest.raises(KeyboardInterrupt):

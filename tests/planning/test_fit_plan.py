@@ -88,7 +88,7 @@ def test_mini_batches_come_in_where_a_full_pass_has_no_room(encoder: str) -> Non
     assert plan.peak <= 3 * GB < whole.peak
     assert plan.mini_batches
     assert not plan.relations_kept
-    for member in plan.recipe.plans[0].members:
+    for member in plan.recipe.ensembles[0].encoders:
         assert member.training.batch.neighbours is not None
     assert "mini-batches" in plan.notes[0]
     assert "3.0 GB are allowed" in plan.notes[0]
@@ -103,7 +103,9 @@ def test_equal_work_gets_equal_plans_and_less_memory_never_more() -> None:
 @pytest.mark.parametrize("rows", [SMALLEST_BLOCK, 100, 850])
 def test_blocks_fill_what_the_rest_leaves(rows: int) -> None:
     known = work(20_000, 40_000, 2)
-    known = replace(known, recipe=known.recipe.each(lambda m: replace(m, encoder={"width": 8})))
+    known = replace(
+        known, recipe=known.recipe.map_encoders(lambda m: replace(m, encoder={"width": 8}))
+    )
     row = PAIR_BYTES * known.nodes
     smallest = plan_stages(known, 0)
     positives = next(stage for stage in smallest.stages if stage.name == "positives")
@@ -114,7 +116,9 @@ def test_blocks_fill_what_the_rest_leaves(rows: int) -> None:
 
 def test_too_little_is_refused_with_the_numbers() -> None:
     exact = work(200_000, 400_000, 16)
-    few = replace(exact, recipe=exact.recipe.each(lambda m: replace(m, encoder={"width": 16})))
+    few = replace(
+        exact, recipe=exact.recipe.map_encoders(lambda m: replace(m, encoder={"width": 16}))
+    )
     least = plan_stages(few, 0).peak
     assert plan_fit(few, least).block_rows == SMALLEST_BLOCK
     with pytest.raises(BudgetError, match=r"'planned' needs about .* GB and the budget is") as told:
@@ -126,7 +130,9 @@ def test_too_little_is_refused_with_the_numbers() -> None:
 
 def test_top_k_mode_is_named_where_it_would_fit() -> None:
     exact = work(400_000, 800_000, 4)
-    narrow = replace(exact, recipe=exact.recipe.each(lambda m: replace(m, encoder={"width": 8})))
+    narrow = replace(
+        exact, recipe=exact.recipe.map_encoders(lambda m: replace(m, encoder={"width": 8}))
+    )
     capped = replace(
         narrow, recipe=replace(narrow.recipe, sampler=replace(narrow.recipe.sampler, cap=32))
     )
@@ -151,8 +157,8 @@ def test_a_planned_recipe_is_what_the_run_says_and_resumes_by(tmp_path: Path) ->
     model.fit(graph, split).save(tmp_path)
     assert model.recipe_ == tight.recipe
     stored = tomllib.loads((tmp_path / "config.toml").read_text())
-    members = stored["recipe"]["plans"][0]["members"]
-    planned = [member.training.batch.neighbours for member in tight.recipe.plans[0].members]
+    members = stored["recipe"]["ensembles"][0]["encoders"]
+    planned = [member.training.batch.neighbours for member in tight.recipe.ensembles[0].encoders]
     assert [member["training"]["batch"]["neighbours"] for member in members] == [
         list(neighbours or ()) for neighbours in planned
     ]

@@ -66,7 +66,7 @@ def test_is_what_the_head_takes(
     for module in (newton_cg, planned_bytes):
         monkeypatch.setattr(module, "MAX_SPAN_ROWS", 200)
         monkeypatch.setattr(module, "ROTATION_BLOCK", 2**15)
-    recipe = FitConfig(plans=(PLAN,), doubt=0.025, sure=sure)
+    recipe = FitConfig(ensembles=(PLAN,), downweight=0.025, self_training_threshold=sure)
     side = TrainingData(some_labels(labelled))
     work = Sizes.of(side, "nodes", recipe)
     assert (work.labelled, work.width) == (labelled, LEARNED + 3 * ATTRIBUTES)

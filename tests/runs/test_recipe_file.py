@@ -35,7 +35,12 @@ def test_recipes_come_back_as_they_were(task: str, encoder: str, tmp_path: Path)
     default = make_task(task).recipe(encoder)
     knobs = parameters_of(task, default)
     far = apply_values(default, knobs, {knob.name: knob.values[-1] for knob in knobs})
-    for recipe in (default, far, default.literal(encoder), replace(default, draws=None)):
+    for recipe in (
+        default,
+        far,
+        default.as_in_paper(encoder),
+        replace(default, num_positives_per_step=None),
+    ):
         path = tmp_path / "tuned.toml"
         write_tuned(path, described(task, encoder), recipe)
         stored = read_recipe(path, task, encoder)
@@ -91,7 +96,7 @@ def test_rubbish_is_refused_by_name(content: bytes, tmp_path: Path) -> None:
 
 
 def member(tables: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = tables["recipe"]["plans"][0]["members"][0]
+    found: dict[str, Any] = tables["recipe"]["ensembles"][0]["encoders"][0]
     return found
 
 
@@ -106,19 +111,22 @@ def member(tables: dict[str, Any]) -> dict[str, Any]:
         (lambda t: t["recipe"].update(stop_early=1), "recipe.stop_early"),
         (lambda t: t["recipe"].update(candidate_weight=float("nan")), "recipe.candidate_weight"),
         (lambda t: t["recipe"].update(surprise=1), "surprise"),
-        (lambda t: t["recipe"].update(plans=[]), "at least one plan"),
-        (lambda t: t["recipe"].update(plans=["a"]), ""),
-        (lambda t: t["recipe"].update(plans=3), ""),
-        (lambda t: t["recipe"].pop("plans"), "plans"),
-        (lambda t: t["recipe"]["plans"][0].update(attributes="much"), "plans[0].attributes"),
-        (lambda t: t["recipe"]["plans"][0].update(members=[]), "at least one member"),
+        (lambda t: t["recipe"].update(ensembles=[]), "at least one ensemble"),
+        (lambda t: t["recipe"].update(ensembles=["a"]), ""),
+        (lambda t: t["recipe"].update(ensembles=3), ""),
+        (lambda t: t["recipe"].pop("ensembles"), "ensembles"),
+        (
+            lambda t: t["recipe"]["ensembles"][0].update(attributes="much"),
+            "ensembles[0].attributes",
+        ),
+        (lambda t: t["recipe"]["ensembles"][0].update(encoders=[]), "at least one encoder"),
         (lambda t: t["recipe"]["sampler"].update(sweeps="x"), "recipe.sampler.sweeps"),
         (lambda t: t["recipe"]["sampler"].update(quantiles=["x"]), "sampler.quantiles[0]"),
         (lambda t: t["recipe"]["sampler"].update(quantiles=3), ""),
         (lambda t: t["recipe"]["sampler"].update(quantiles=[2.0]), "quantiles"),
         (lambda t: t["recipe"]["sampler"].update(base_score="posterior"), "base_score"),
         (lambda t: t["recipe"]["sampler"].update(tie_break="luck"), "luck"),
-        (lambda t: member(t).update(weight="heavy"), "members[0].weight"),
+        (lambda t: member(t).update(weight="heavy"), "encoders[0].weight"),
         (lambda t: member(t).update(encoder=[1]), ""),
         (lambda t: member(t)["encoder"].update(layers=0), "layers=0"),
         (lambda t: member(t)["encoder"].update(surprise=1), "surprise"),

@@ -125,13 +125,13 @@ def test_a_newer_schema_asks_for_a_newer_program(run: Path) -> None:
 def test_a_model_of_the_first_schema_asks_for_another_fit(run: Path) -> None:
     rewrite(run, lambda d: (d.update(schema=1), d.pop("plan")))
     sentence = assert_refused(run)
-    assert "written by an older xtcl (schema 1; this one reads 3)" in sentence
+    assert "written by an older xtcl (schema 1; this one reads 3 to 4)" in sentence
     assert "Fit and save the model again." in sentence
 
 
 def first_member(described: dict[str, Any], part: str = "recipe") -> Any:
-    plan = described["plan"] if part == "plan" else described["recipe"]["plans"][0]
-    return plan["members"][0]
+    plan = described["plan"] if part == "plan" else described["recipe"]["ensembles"][0]
+    return plan["encoders"][0]
 
 
 @pytest.mark.parametrize(
@@ -139,27 +139,27 @@ def first_member(described: dict[str, Any], part: str = "recipe") -> Any:
     [
         lambda d: d.pop("recipe"),
         lambda d: d.update(recipe=None),
-        lambda d: d["recipe"].pop("plans"),
-        lambda d: d["recipe"].update(plans=[]),
-        lambda d: d["recipe"].update(plans={}),
+        lambda d: d["recipe"].pop("ensembles"),
+        lambda d: d["recipe"].update(ensembles=[]),
+        lambda d: d["recipe"].update(ensembles={}),
         lambda d: d["recipe"].update(surprise=1),
         lambda d: d["recipe"]["sampler"].update(quantiles=3),
-        lambda d: d["recipe"]["plans"][0].update(members=[]),
+        lambda d: d["recipe"]["ensembles"][0].update(encoders=[]),
         lambda d: first_member(d).pop("training"),
         lambda d: first_member(d).update(training=3),
         lambda d: first_member(d)["training"].update(stopping={"window": "x"}),
         lambda d: d.pop("plan"),
         lambda d: d.update(plan=None),
-        lambda d: d["plan"].update(members=[]),
+        lambda d: d["plan"].update(encoders=[]),
         lambda d: d["plan"].pop("attributes"),
-        lambda d: d["plan"]["members"].append(first_member(d, "plan")),
+        lambda d: d["plan"]["encoders"].append(first_member(d, "plan")),
         lambda d: first_member(d, "plan").pop("weight"),
         lambda d: first_member(d, "plan")["training"].update(stopping={"window": "x"}),
         lambda d: first_member(d, "plan")["encoder"].update(width="wide"),
         lambda d: first_member(d, "plan")["encoder"].update(width=16),
         lambda d: first_member(d, "plan")["encoder"].update(wings=2),
         lambda d: d["parameters"].update(recipe=3),
-        lambda d: d["parameters"].update(recipe={"plans": []}),
+        lambda d: d["parameters"].update(recipe={"ensembles": []}),
         lambda d: d.pop("parameters"),
         lambda d: d.update(parameters=[1, 2]),
         lambda d: d["parameters"].update(surprise=1),

@@ -35,7 +35,7 @@ def recipe_of(task: str, encoder: str, batch: BatchConfig) -> FitConfig:
     def changed(member: EncoderConfig) -> EncoderConfig:
         return replace(member, training=replace(member.training, anchors=20, batch=batch))
 
-    return narrow(make_task(task).recipe(encoder), 12).each(changed)
+    return narrow(make_task(task).recipe(encoder), 12).map_encoders(changed)
 
 
 def fit(task: str, encoder: str, batch: BatchConfig = BATCH, **settings: Any) -> XTCL:

@@ -33,8 +33,8 @@ from xtcl.tasks.node_classification import NodeClassification
 from xtcl.training.checkpoint import Checkpoints
 
 EPOCHS = 25
-MEMBERS = len(NodeClassification().recipe("gcn").plans[0].members)
-PLANS = len(LinkPrediction().recipe("gcn").plans)
+MEMBERS = len(NodeClassification().recipe("gcn").ensembles[0].encoders)
+PLANS = len(LinkPrediction().recipe("gcn").ensembles)
 JOINED, TRIED, FOLLOWED = [TRAINING] * MEMBERS, [TRAINING] * PLANS, [COUNTING, FINDING, TRAINING]
 
 
@@ -188,14 +188,14 @@ def test_a_saved_choice_is_believed(tmp_path: Path) -> None:
     saved = checkpoints.load("choice")
     assert saved is not None
     stored = json.loads(saved["plan"].numpy().tobytes())
-    assert EnsembleConfig.from_plain(stored) == usual.plan_
-    stored["members"][0]["training"]["epochs"] = 7
+    assert EnsembleConfig.from_dict(stored) == usual.plan_
+    stored["encoders"][0]["training"]["epochs"] = 7
     text = bytearray(json.dumps(stored).encode())
     checkpoints.save("choice", saved | {"plan": torch.frombuffer(text, dtype=torch.uint8)})
     for training in (tmp_path / "checkpoint").rglob("training.safetensors"):
         training.unlink()
     other = fit_judged(checkpoints=checkpoints)
-    assert other.plan_ == EnsembleConfig.from_plain(stored)
+    assert other.plan_ == EnsembleConfig.from_dict(stored)
     assert [len(curve) for curve in other.loss_curves_] == [7]
 
 

@@ -48,7 +48,7 @@ FILES = {
 }
 
 TWO = FitConfig(
-    plans=(
+    ensembles=(
         EnsembleConfig(
             (
                 EncoderConfig({"width": 8, "hops": 3}, TrainingConfig(epochs=12)),
@@ -133,9 +133,9 @@ def test_a_run_directory_holds_what_it_promises(tmp_path: Path) -> None:
     assert config["fit"]["task"] == "nodes"
     assert config["fit"]["random_state"] == 0
     assert len(config["fit"]["relations"]) == 9
-    for plan in (*config["recipe"]["plans"], config["plan"]):
-        assert [member["encoder"]["width"] for member in plan["members"]] == [8, 8]
-        assert [member["training"]["epochs"] for member in plan["members"]] == [12, 12]
+    for plan in (*config["recipe"]["ensembles"], config["plan"]):
+        assert [member["encoder"]["width"] for member in plan["encoders"]] == [8, 8]
+        assert [member["training"]["epochs"] for member in plan["encoders"]] == [12, 12]
     assert config["recipe"]["sampler"]["quantiles"] == [0.99]
     assert strict_json(files["split.json"].decode()) == split.to_json()
     assert strict_json(files["metrics.json"].decode()) == {"test": {"accuracy": 0.5}}
@@ -238,7 +238,7 @@ def test_parameters_of_numpy_s_kinds_can_be_saved(tmp_path: Path) -> None:
     assert loaded.random_state == 1
     assert loaded.recipe_ == model.recipe_
     config = tomllib.loads((tmp_path / "config.toml").read_text())
-    assert config["plan"]["members"][0]["encoder"]["width"] == 8
+    assert config["plan"]["encoders"][0]["encoder"]["width"] == 8
     assert isinstance(prepare(model, graph, small_split(graph, "nodes")).identity, str)
     assert config["fit"]["random_state"] == 1
 
@@ -332,20 +332,20 @@ def test_toml_of_a_name_that_would_break_it() -> None:
 def test_the_config_is_the_recipe() -> None:
     model = small_model("links", quantiles=[0.9, 0.95], temperature=0.1).fit(small_graph())
     config = tomllib.loads(config_text(model))
-    assert FitConfig.from_plain(config["recipe"]) == model.recipe_
-    assert EnsembleConfig.from_plain(config["plan"]) == model.plan_
+    assert FitConfig.from_dict(config["recipe"]) == model.recipe_
+    assert EnsembleConfig.from_dict(config["plan"]) == model.plan_
     expected = without_none(json.loads(json.dumps(asdict(model.recipe_))))
     assert config["recipe"] == expected
-    assert config["plan"] in expected["plans"]
-    assert math.isclose(config["plan"]["members"][0]["training"]["temperature"], 0.1)
+    assert config["plan"] in expected["ensembles"]
+    assert math.isclose(config["plan"]["encoders"][0]["training"]["temperature"], 0.1)
 
 
 def test_the_config_has_the_epochs_that_hidden_links_found() -> None:
     model = XTCL("links", recipe=judged_recipe("gcn", 37), device="cpu").fit(small_graph())
     config = tomllib.loads(config_text(model))
-    given = {m["training"]["epochs"] for p in config["recipe"]["plans"] for m in p["members"]}
+    given = {m["training"]["epochs"] for p in config["recipe"]["ensembles"] for m in p["encoders"]}
     assert given == {37}
-    epochs = [member["training"]["epochs"] for member in config["plan"]["members"]]
+    epochs = [member["training"]["epochs"] for member in config["plan"]["encoders"]]
     assert epochs == [len(curve) for curve in model.loss_curves_]
     assert all(0 < number < 37 for number in epochs)  # the judge is asked every few epochs
 

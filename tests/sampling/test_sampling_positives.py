@@ -238,22 +238,22 @@ def test_precision_counts_known_pairs_only() -> None:
     margins=st.lists(
         st.lists(st.floats(-5, 5, width=32), min_size=3, max_size=3), min_size=1, max_size=4
     ),
-    least_chance=st.floats(0, 1),
+    min_probability=st.floats(0, 1),
     empty=st.integers(0, 3),
 )
 def test_likely_keeps_who_has_the_chance_and_everybody_s_best(
-    margins: list[list[float]], least_chance: float, empty: int
+    margins: list[list[float]], min_probability: float, empty: int
 ) -> None:
     scores = -np.sort(-np.array(margins, dtype=np.float32), axis=1)
     nodes = np.arange(scores.size).reshape(scores.shape)
     nodes[0, 3 - empty :], scores[0, 3 - empty :] = NO_NODE, -np.inf
-    found = Positives(nodes, scores).likely(least_chance)
+    found = Positives(nodes, scores).likely(min_probability)
     for u, row in enumerate(scores):
         for place, score in enumerate(row):
             chance = 1 / (1 + np.exp(-np.float64(score))) if np.isfinite(score) else 0.0
-            if abs(chance - least_chance) < 1e-6:
+            if abs(chance - min_probability) < 1e-6:
                 continue  # either way
-            kept = (place == 0 or chance >= least_chance) and nodes[u, place] != NO_NODE
+            kept = (place == 0 or chance >= min_probability) and nodes[u, place] != NO_NODE
             assert found.nodes[u, place] == (nodes[u, place] if kept else NO_NODE)
             assert found.scores[u, place] == (score if kept else -np.inf)
     assert found.scores.dtype == np.float32

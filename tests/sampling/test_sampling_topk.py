@@ -223,7 +223,7 @@ def test_a_relation_of_another_makes_whole_rows_and_keeps_the_cap() -> None:
 )
 def test_senseless_caps_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=rf"{said}.*\.$"):
-        SamplerConfig(**options).checked()
+        SamplerConfig(**options).validated()
 
 
 def test_with_an_index_any_block_size_gives_the_same() -> None:

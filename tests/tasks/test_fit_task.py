@@ -29,9 +29,9 @@ from xtcl.relations.view import TrainingView
 from xtcl.tasks.fit import (
     MIN_GAIN,
     FitOptions,
+    encoder_seed,
     fit_sampler,
     fit_task,
-    member_seed,
     sample_positives,
     train_ensemble,
     with_head,
@@ -76,9 +76,9 @@ def test_links_fit_first_on_fewer_links_with_every_plan_and_then_with_one() -> N
     side = side_of("links")
     recipe = recipe_of("links")
     fitted = fit_task(side, LinkPrediction(), recipe, FitOptions(progress=heard))
-    tried = [TRAINING] * len(recipe.plans)
+    tried = [TRAINING] * len(recipe.ensembles)
     assert heard.names == [COUNTING, FINDING, *tried, COUNTING, FINDING, TRAINING]
-    assert len(recipe.plans) > 1
+    assert len(recipe.ensembles) > 1
     assert isinstance(fitted.answer, LinkScores)
     np.testing.assert_array_equal(
         fitted.answer.score(side.negatives),
@@ -108,8 +108,11 @@ def test_link_training_draws_known_links_and_weighs_candidates() -> None:
     view = TrainingView.of(side.graph)
     table = np.tile(np.arange(10), (80, 1))
     links, candidates = LinkPrediction().sources(view, table, recipe)
-    assert (links.num_per_step, links.weight) == (recipe.link_draws, 1.0)
-    assert (candidates.num_per_step, candidates.weight) == (recipe.draws, recipe.candidate_weight)
+    assert (links.num_per_step, links.weight) == (recipe.num_links_per_step, 1.0)
+    assert (candidates.num_per_step, candidates.weight) == (
+        recipe.num_positives_per_step,
+        recipe.candidate_weight,
+    )
     neighbours = [set(row.nonzero()[0].tolist()) for row in side.graph.adjacency.toarray()]
     for node in range(80):
         members = links.members[links.start[node] : links.start[node + 1]]
@@ -122,7 +125,7 @@ def test_node_training_draws_the_sampler_s_positives() -> None:
     (source,) = NodeClassification().sources(TrainingView.of(GRAPH), table, recipe)
     assert source.members.tolist() == [1, 2, 0]
     assert source.start.tolist() == [0, 2, 3, 3]
-    assert (source.num_per_step, source.weight) == (recipe.draws, 1.0)
+    assert (source.num_per_step, source.weight) == (recipe.num_positives_per_step, 1.0)
 
 
 def test_the_sampler_sees_the_training_labels_only() -> None:
@@ -151,16 +154,16 @@ def test_the_sampler_sees_the_training_links_only() -> None:
 def test_default_recipes_make_encoders(
     task: NodeClassification | LinkPrediction, encoder: str
 ) -> None:
-    plans = task.recipe(encoder).plans
+    plans = task.recipe(encoder).ensembles
     for plan in plans:
-        for member in plan.members:
+        for member in plan.encoders:
             if encoder == "own":
                 assert member.encoder == {}
             else:
                 ENCODERS[encoder](16, **(member.encoder | {"width": 8}))
     assert all(plan.attributes > 0 for plan in plans) is (task.name == "nodes" and encoder != "own")
     if encoder == "own":
-        assert [len(plan.members) for plan in plans] == [1]  # its own output and nothing else
+        assert [len(plan.encoders) for plan in plans] == [1]  # its own output and nothing else
 
 
 def test_without_a_recipe_the_task_s_own_is_used() -> None:
@@ -168,8 +171,8 @@ def test_without_a_recipe_the_task_s_own_is_used() -> None:
     default = fit_task(side, NodeClassification())
     recipe = NodeClassification().recipe("gcn")
     named = fit_task(side, NodeClassification(), recipe, FitOptions())
-    assert default.fitted.plan.attributes == recipe.plans[0].attributes
-    trained = zip(default.fitted.plan.members, recipe.plans[0].members, strict=True)
+    assert default.fitted.plan.attributes == recipe.ensembles[0].attributes
+    trained = zip(default.fitted.plan.encoders, recipe.ensembles[0].encoders, strict=True)
     for member, before in trained:
         assert (member.encoder, member.training) == (before.encoder, before.training)
     np.testing.assert_array_equal(default.fitted.embedding, named.fitted.embedding)
@@ -195,12 +198,12 @@ def test_members_are_trained_apart_and_joined_with_the_attributes() -> None:
     """Against each member fitted alone, and smoothing written out with dense matrices."""
     side = side_of("nodes")
     task, options = NodeClassification(), FitOptions(seed=4)
-    recipe = FitConfig(plans=(TWO,))
+    recipe = FitConfig(ensembles=(TWO,))
     whole = fit_task(side, task, recipe, options).fitted
     found = sample_positives(side.graph, task, recipe, options)
     alone = []
-    for number, member in enumerate(TWO.members):
-        own = replace(options, seed=member_seed(4, number))
+    for number, member in enumerate(TWO.encoders):
+        own = replace(options, seed=encoder_seed(4, number))
         alone.append(
             train_ensemble(side.graph, task, recipe, EnsembleConfig((member,)), found, own)
         )
@@ -220,26 +223,28 @@ def test_members_are_trained_apart_and_joined_with_the_attributes() -> None:
 def test_a_cautious_member_weighs_less_where_positives_are_doubtful() -> None:
     side = side_of("nodes")
     task, options = NodeClassification(), FitOptions()
-    bold, cautious = (EncoderConfig({"width": 4}, weight=0.6, caution=c) for c in (0.0, 2.0))
-    recipe = FitConfig(least_chance=0.9, plans=(EnsembleConfig((bold, cautious), attributes=1.0),))
+    bold, cautious = (EncoderConfig({"width": 4}, weight=0.6, trust_exponent=c) for c in (0.0, 2.0))
+    recipe = FitConfig(
+        min_probability=0.9, ensembles=(EnsembleConfig((bold, cautious), attributes=1.0),)
+    )
     found = sample_positives(side.graph, task, recipe, options)
     assert 0.05 <= found.trust < 0.95
-    plan = train_ensemble(side.graph, task, recipe, recipe.plans[0], found, options).plan
-    assert [member.weight for member in plan.members] == [0.6, 0.6 * found.trust**2]
+    plan = train_ensemble(side.graph, task, recipe, recipe.ensembles[0], found, options).plan
+    assert [member.weight for member in plan.encoders] == [0.6, 0.6 * found.trust**2]
     # The trust is in the weight now: a second look must not apply it again.
-    assert [member.caution for member in plan.members] == [0.0, 0.0]
+    assert [member.trust_exponent for member in plan.encoders] == [0.0, 0.0]
 
 
 def test_members_have_different_seeds_of_32_bits() -> None:
-    seeds = [member_seed(seed, number) for seed in (0, 1, 2**32 - 1) for number in range(4)]
+    seeds = [encoder_seed(seed, number) for seed in (0, 1, 2**32 - 1) for number in range(4)]
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**32 for seed in seeds)
-    assert [member_seed(seed, 0) for seed in (0, 7)] == [0, 7]
+    assert [encoder_seed(seed, 0) for seed in (0, 7)] == [0, 7]
 
 
 def test_members_that_are_alike_still_have_seeds_of_their_own() -> None:
     twins = EnsembleConfig((EncoderConfig({"width": 4}), EncoderConfig({"width": 4})))
-    fitted = fit_task(side_of("nodes"), NodeClassification(), FitConfig(plans=(twins,))).fitted
+    fitted = fit_task(side_of("nodes"), NodeClassification(), FitConfig(ensembles=(twins,))).fitted
     assert fitted.losses[0] != fitted.losses[1]
     assert not np.array_equal(fitted.embedding[:, :4], fitted.embedding[:, 4:])
 
@@ -262,12 +267,12 @@ def test_the_embedding_is_what_the_joined_encoder_says(
 def test_positives_too_unlikely_are_left_out_and_the_rest_is_trusted_less() -> None:
     side, task = side_of("nodes"), NodeClassification()
     members = (EncoderConfig({"width": 8}, TrainingConfig(epochs=2)),)
-    recipe = FitConfig(positives=6, plans=(EnsembleConfig(members, attributes=1.0),))
+    recipe = FitConfig(positives=6, ensembles=(EnsembleConfig(members, attributes=1.0),))
     options = FitOptions(seed=3)
     everyone = sample_positives(side.graph, task, recipe, options)
     margins = everyone.sampler.positives(6).scores
     middle = 1 / (1 + np.exp(-np.median(margins)))
-    strict = replace(recipe, least_chance=float(middle))
+    strict = replace(recipe, min_probability=float(middle))
     found = sample_positives(side.graph, task, strict, options)
     kept = found.positives >= 0
     assert kept[:, 0].all()
@@ -278,7 +283,7 @@ def test_positives_too_unlikely_are_left_out_and_the_rest_is_trusted_less() -> N
     likely = margins[np.isfinite(margins)] >= np.median(margins)
     share = likely.mean()
     assert (everyone.trust, found.trust) == (1.0, share)
-    z = train_ensemble(side.graph, task, strict, strict.plans[0], found, options).embedding
+    z = train_ensemble(side.graph, task, strict, strict.ensembles[0], found, options).embedding
     np.testing.assert_allclose(np.linalg.norm(z[:, :8], axis=1) ** 2, share, rtol=1e-5)
 
 
@@ -289,7 +294,7 @@ class ByAnother(NodeClassification):
         self.likes_less = likes_less
         self.widths: list[float] = []
 
-    def evidence(self, head: LogisticHead) -> float:
+    def cv_log_likelihood(self, head: LogisticHead) -> float:
         # The mean of the rows has the weight of the part that was learned.
         self.widths.append(float(np.linalg.norm(head.mean_[:8])))
         return -self.widths[-1] if self.likes_less else self.widths[-1]
@@ -301,10 +306,12 @@ def test_what_was_learned_is_doubted_where_the_head_does_better_with_less_of_it(
 ) -> None:
     side = side_of("nodes")
     members = (EncoderConfig({"width": 8}, TrainingConfig(epochs=2)),)
-    recipe = FitConfig(positives=6, plans=(EnsembleConfig(members, attributes=1.0),), doubt=0.04)
+    recipe = FitConfig(
+        positives=6, ensembles=(EnsembleConfig(members, attributes=1.0),), downweight=0.04
+    )
     task = ByAnother(likes_less)
     fitted = fit_task(side, task, recipe, FitOptions(seed=3))
-    sure = fit_task(side, task, replace(recipe, doubt=1.0), FitOptions(seed=3))
+    sure = fit_task(side, task, replace(recipe, downweight=1.0), FitOptions(seed=3))
     assert min(task.widths) == pytest.approx(0.2 * max(task.widths), rel=1e-5)
     factor = 0.2 if likes_less else 1.0
     z, plain_z = fitted.fitted.embedding, sure.fitted.embedding
@@ -325,17 +332,19 @@ def test_a_judge_that_may_have_seen_the_answers_must_be_clear(
     lead: float, doubted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = iter((lead * MIN_GAIN, 0.0))
-    monkeypatch.setattr(NodeClassification, "evidence", lambda task, head: next(asked))
+    monkeypatch.setattr(NodeClassification, "cv_log_likelihood", lambda task, head: next(asked))
     members = (EncoderConfig({"width": 8}, TrainingConfig(epochs=2)),)
-    recipe = FitConfig(positives=6, plans=(EnsembleConfig(members, attributes=1.0),), doubt=0.04)
+    recipe = FitConfig(
+        positives=6, ensembles=(EnsembleConfig(members, attributes=1.0),), downweight=0.04
+    )
     fitted = fit_task(side_of("nodes"), NodeClassification(), recipe).fitted
     assert float(fitted.encoder.trust) == pytest.approx(0.04 if doubted else 1.0)
 
 
 def test_an_embedding_without_attributes_has_nothing_to_fall_back_on() -> None:
     recipe = FitConfig(
-        plans=(EnsembleConfig((EncoderConfig({"width": 8}, TrainingConfig(epochs=2)),)),),
-        doubt=0.04,
+        ensembles=(EnsembleConfig((EncoderConfig({"width": 8}, TrainingConfig(epochs=2)),)),),
+        downweight=0.04,
     )
     task = ByAnother(likes_less=True)
     fitted = fit_task(side_of("nodes"), task, recipe).fitted
@@ -364,7 +373,7 @@ def test_held_out_labels_tell_whether_something_was_learned(learned: str) -> Non
     graph = Graph.from_arrays(attributes, GRAPH.edges, GRAPH.labels)
     side, task = training_data(graph, small_split(graph, "nodes")), NodeClassification()
     recipe, options = narrow(task.recipe("gcn"), epochs=1), FitOptions()
-    plan = replace(recipe.plans[0], attributes=1.0)
+    plan = replace(recipe.ensembles[0], attributes=1.0)
     found = sample_positives(side.graph, task, recipe, options)
     fitted = train_ensemble(side.graph, task, recipe, plan, found, options)
     rows = np.eye(3)[GRAPH.labels] + 0.1 * rng.standard_normal((80, 3)) if useful else noise
@@ -373,7 +382,7 @@ def test_held_out_labels_tell_whether_something_was_learned(learned: str) -> Non
         z = encoder(*encoder_inputs(side.graph, options.device))
     planted = replace(fitted, encoder=encoder, embedding=z)
     settled = with_head(side, task, recipe, Selected(plan), planted, options).fitted
-    assert float(settled.encoder.trust) == pytest.approx(1.0 if useful else recipe.doubt)
+    assert float(settled.encoder.trust) == pytest.approx(1.0 if useful else recipe.downweight)
 
 
 def pairs_of_linked_nodes(attributes: np.ndarray | None = None) -> Graph:
@@ -390,13 +399,13 @@ def test_doubtful_positives_are_trusted_little_but_not_ignored(relation: str) ->
     task, options = NodeClassification(), FitOptions(relations=[relation])
     members = (EncoderConfig({"width": 4}, TrainingConfig(epochs=1)),)
     recipe = FitConfig(
-        positives=5, least_chance=1.0, plans=(EnsembleConfig(members, attributes=1.0),)
+        positives=5, min_probability=1.0, ensembles=(EnsembleConfig(members, attributes=1.0),)
     )
     found = sample_positives(graph, task, recipe, options)
     assert found.trust == 0.2
     assert (found.positives[:, 0] >= 0).all() == (relation == "link")
     if relation == "link":
-        z = train_ensemble(graph, task, recipe, recipe.plans[0], found, options).embedding
+        z = train_ensemble(graph, task, recipe, recipe.ensembles[0], found, options).embedding
         np.testing.assert_allclose(np.linalg.norm(z[:, :4], axis=1) ** 2, 0.2, rtol=1e-5)
 
 
@@ -405,10 +414,10 @@ def test_without_attributes_trust_is_no_factor() -> None:
     task, options = NodeClassification(), FitOptions(relations=["link"])
     members = (EncoderConfig({"width": 4}, TrainingConfig(epochs=1)),) * 2
     recipe = FitConfig(
-        positives=5, least_chance=1.0, plans=(EnsembleConfig(members, attributes=1.0),)
+        positives=5, min_probability=1.0, ensembles=(EnsembleConfig(members, attributes=1.0),)
     )
     found = sample_positives(graph, task, recipe, options)
-    z = train_ensemble(graph, task, recipe, recipe.plans[0], found, options).embedding
+    z = train_ensemble(graph, task, recipe, recipe.ensembles[0], found, options).embedding
     np.testing.assert_allclose(np.linalg.norm(z[:, :4], axis=1), 1.0, rtol=1e-5)
 
 

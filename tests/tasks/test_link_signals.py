@@ -188,7 +188,7 @@ def test_a_fit_weighs_signals_where_the_recipe_says_so(
 ) -> None:
     monkeypatch.setattr(module, "MIN_HIDDEN_LINKS", 5)
     recipe = replace(LinkPrediction().recipe("gcn"), signals=wanted, positives=5)
-    short = recipe.each(lambda m: replace(m, training=replace(m.training, epochs=5)))
+    short = recipe.map_encoders(lambda m: replace(m, training=replace(m.training, epochs=5)))
     side: TrainingData = SIDE
     result = fit_task(side, LinkPrediction(), short, FitOptions(relations=RELATIONS))
     assert (len(result.head.names) > 1) == wanted

@@ -145,8 +145,8 @@ def test_tasks_by_name() -> None:
 
 def test_all_of_the_best_candidates_are_positives() -> None:
     """Where alike pairs are rare no chance is high, and none need be."""
-    assert CustomTask(near, np.arange(30)).recipe("gcn").least_chance == 0.0
-    assert NodeClassification().recipe("gcn").least_chance > 0.0
+    assert CustomTask(near, np.arange(30)).recipe("gcn").min_probability == 0.0
+    assert NodeClassification().recipe("gcn").min_probability > 0.0
 
 
 class OwnHead(NodeClassification):
@@ -157,10 +157,10 @@ class OwnHead(NodeClassification):
     def fit_head(self, *_: object) -> float:  # type: ignore[override]
         return 0.5
 
-    def second_head(self, *_: object) -> float:  # type: ignore[override]
+    def self_train(self, *_: object) -> float:  # type: ignore[override]
         return 0.5
 
-    def evidence(self, head: object) -> float:
+    def cv_log_likelihood(self, head: object) -> float:
         return float("nan")
 
 
@@ -169,3 +169,13 @@ def test_a_head_that_no_file_could_hold_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'own-head' has a head of its own"):
         model.save(tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_methods_under_their_old_names_are_taken_and_warn() -> None:
+    with pytest.warns(DeprecationWarning, match="Old.evidence is called cv_log_likelihood now"):
+
+        class Old(NodeClassification):
+            def evidence(self, head: object) -> float:
+                return 3.0
+
+    assert Old().cv_log_likelihood(None) == 3.0  # type: ignore[arg-type]

@@ -18,9 +18,17 @@ from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import link_split, node_split
 from xtcl.nn.ensemble import EncoderEnsemble
-from xtcl.tasks import fit as fit_module
+from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks import fit as pipeline
-from xtcl.tasks.fit import FitOptions, fit_sampler, fit_task, sample_positives, train_ensemble
+from xtcl.tasks.fit import (
+    FitOptions,
+    SampledPositives,
+    Trial,
+    fit_sampler,
+    fit_task,
+    sample_positives,
+    train_ensemble,
+)
 from xtcl.tasks.link_head import SignalHead
 from xtcl.tasks.link_prediction import (
     VALIDATION_LINK_SHARE,
@@ -33,7 +41,7 @@ from xtcl.tasks.link_prediction import (
 from xtcl.tasks.metrics import auc
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.results import FittedEmbedding
-from xtcl.tasks.task import Selected, Train
+from xtcl.tasks.task import Selected
 from xtcl.tasks.training_data import training_data
 from xtcl.training.early_stopping import EarlyStopping, Scorer
 from xtcl.training.trainer import train as original_train
@@ -53,47 +61,60 @@ def plan_of(name: str) -> EnsembleConfig:
 
 
 def planted(
-    embedding: Tensor, plan: EnsembleConfig | None = None, verdict: float = -1.0
+    embedding: Tensor, plan: EnsembleConfig | None = None, score: float = -1.0
 ) -> FittedEmbedding:
     """A fit with this embedding, on the graph without the hidden links."""
     sampler = fit_sampler(LINKS.graph, LinkPrediction(), FitConfig(crossfit=0), FitOptions())
     nobody = np.zeros((80, 0), dtype=np.int64)
     return FittedEmbedding(
-        sampler, nobody, plan or EnsembleConfig(), EncoderEnsemble([], []), embedding, (), verdict
+        sampler, nobody, plan or EnsembleConfig(), EncoderEnsemble([], []), embedding, (), score
     )
 
 
-class Planted:
+SAMPLED = SampledPositives(XGSampler(), np.zeros((80, 0), dtype=np.int64))
+
+
+class Planted(Trial):
     """A trial that gives planted embeddings, and remembers what it was asked."""
 
     def __init__(self, **embeddings: np.ndarray) -> None:
+        super().__init__(LinkPrediction(), FitConfig(), FitOptions(seed=SEED))
         self.embeddings = embeddings
         self.graphs: list[Graph] = []
         self.judges: list[Scorer | None] = []
         self.to_beat: list[float] = []
 
-    def __call__(self, graph: Graph) -> Train:
+    def sample(self, graph: Graph) -> SampledPositives:
         """Note the graph."""
         self.graphs.append(graph)
+        return SAMPLED
 
-        def train(plan: EnsembleConfig, judge: Scorer | None, to_beat: float) -> FittedEmbedding:
-            self.judges.append(judge)
-            self.to_beat.append(to_beat)
-            (member,) = plan.members
-            stopped = replace(member, training=replace(member.training, epochs=17))
-            embedding = torch.from_numpy(self.embeddings[str(member.encoder["name"])])
-            return planted(embedding, EnsembleConfig((stopped,)), verdict=len(self.judges) / 10)
-
-        return train
+    def train(
+        self,
+        graph: Graph,
+        ensemble: EnsembleConfig,
+        sampled: SampledPositives,
+        scorer: Scorer | None,
+        best_other: float,
+    ) -> FittedEmbedding:
+        """Note the scorer."""
+        assert graph is self.graphs[-1]
+        assert sampled is SAMPLED
+        self.judges.append(scorer)
+        self.to_beat.append(best_other)
+        (encoder,) = ensemble.encoders
+        stopped = replace(encoder, training=replace(encoder.training, epochs=17))
+        embedding = torch.from_numpy(self.embeddings[str(encoder.encoder["name"])])
+        return planted(embedding, EnsembleConfig((stopped,)), len(self.judges) / 10)
 
     def choose(self, *names: str, stop_early: bool = True) -> Selected:
         """What link prediction chooses among the plans so named."""
-        recipe = FitConfig(plans=tuple(map(plan_of, names)), stop_early=stop_early)
-        return LinkPrediction().choose(SIDE, recipe, self, SEED, CPU)
+        recipe = FitConfig(ensembles=tuple(map(plan_of, names)), stop_early=stop_early)
+        return LinkPrediction().choose(SIDE, recipe, self)
 
 
 def name_of(choice: Selected) -> object:
-    return choice.plan.members[0].encoder["name"]
+    return choice.plan.encoders[0].encoder["name"]
 
 
 def pair_set(pairs: np.ndarray) -> set[tuple[int, int]]:
@@ -146,7 +167,9 @@ def test_no_stage_of_a_trial_sees_a_hidden_link(monkeypatch: pytest.MonkeyPatch)
     fit_task(SIDE, LinkPrediction(), recipe, FitOptions(seed=SEED))
     kept, whole = pair_set(LINKS.kept[0]), pair_set(SIDE.graph.edges)
     assert views == [kept, whole]
-    assert passed == pulled == [*[kept] * len(recipe.plans), whole]  # all are tried, one followed
+    assert (
+        passed == pulled == [*[kept] * len(recipe.ensembles), whole]
+    )  # all are tried, one followed
 
 
 @pytest.mark.parametrize("names", [("good", "bad"), ("bad", "good")])
@@ -191,14 +214,19 @@ def test_a_judge_is_there_where_training_may_stop_early(stop_early: bool) -> Non
     assert trial.to_beat == [-float("inf"), 0.1]  # each plan knows the best verdict before it
     for judge in trial.judges:
         assert judge is None or judge(torch.from_numpy(NOISE)) == pytest.approx(hidden_auc(NOISE))
-    assert choice.plan.members[0].training.epochs == 17  # what the trial says counts
+    assert choice.plan.encoders[0].training.epochs == 17  # what the trial says counts
 
 
 def test_the_epochs_are_those_after_which_the_judge_saw_the_best() -> None:
     """Against training anew for every number of epochs at which the judge is asked."""
     training = TrainingConfig(epochs=70, anchors=None, weight_decay=0.0, learning_rate=0.1)
     member = EncoderConfig({"width": 8, "hops": 1, "dropout": 0.2}, training)
-    recipe = FitConfig(draws=2, link_draws=4, plans=(EnsembleConfig((member,)),), stop_early=True)
+    recipe = FitConfig(
+        num_positives_per_step=2,
+        num_links_per_step=4,
+        ensembles=(EnsembleConfig((member,)),),
+        stop_early=True,
+    )
     options = FitOptions(seed=SEED)
     found = sample_positives(LINKS.graph, LinkPrediction(), recipe, options)
 
@@ -213,7 +241,7 @@ def test_the_epochs_are_those_after_which_the_judge_saw_the_best() -> None:
             break
     best_epochs = watch.best_epoch
     whole = fit_task(SIDE, LinkPrediction(), recipe, options).fitted
-    assert [member.training.epochs for member in whole.plan.members] == [best_epochs]
+    assert [member.training.epochs for member in whole.plan.encoders] == [best_epochs]
     assert [len(curve) for curve in whole.losses] == [best_epochs]
     assert 0 < best_epochs < 70  # the judge did have a say
 
@@ -221,7 +249,7 @@ def test_the_epochs_are_those_after_which_the_judge_saw_the_best() -> None:
 def test_without_stop_early_the_recipe_s_epochs_are_kept() -> None:
     recipe = replace(judged_recipe("gcn", 13), stop_early=False)
     fitted = fit_task(SIDE, LinkPrediction(), recipe, FitOptions(seed=SEED)).fitted
-    assert fitted.plan in recipe.plans
+    assert fitted.plan in recipe.ensembles
     assert [len(curve) for curve in fitted.losses] == [13]
 
 
@@ -250,12 +278,15 @@ def test_a_head_without_a_scorer_is_refused() -> None:
 
 
 def test_nodes_take_the_first_plan_and_try_nothing() -> None:
-    def trial(graph: Graph) -> Train:
-        raise AssertionError("nothing is hidden, so nothing is tried")
+    class NoTrial(Planted):
+        """Nothing is hidden, so nothing is tried."""
 
-    recipe = FitConfig(plans=(plan_of("first"), plan_of("second")))
+        def sample(self, graph: Graph) -> SampledPositives:
+            raise AssertionError("nothing is hidden, so nothing is tried")
+
+    recipe = FitConfig(ensembles=(plan_of("first"), plan_of("second")))
     side = training_data(GRAPH, node_split(GRAPH, 0.3))
-    assert NodeClassification().choose(side, recipe, trial, 0, CPU) == Selected(recipe.plans[0])
+    assert NodeClassification().choose(side, recipe, NoTrial()) == Selected(recipe.ensembles[0])
 
 
 @pytest.mark.parametrize("scored", [True, False])
@@ -266,7 +297,7 @@ def test_a_choice_survives_a_checkpoint(scored: bool) -> None:
     )
     scorer = SignalHead.of(choose_scorer(LINKS, CLASSES, SEED)) if scored else None
     choice = Selected(EnsembleConfig(members, 1.2), scorer)
-    again = fit_module._choice(fit_module._tensors(choice))
+    again = Selected.from_tensors(choice.to_tensors())
     assert again.plan == choice.plan
     if scorer is None:
         assert again.scorer is None

@@ -36,7 +36,7 @@ from xtcl.tasks.training_data import training_data
 KINDS = [(task, encoder) for task in ("nodes", "links") for encoder in ("gcn", "gat", "own")]
 RECIPES = {f"{task} {encoder}": make_task(task).recipe(encoder) for task, encoder in KINDS}
 RECIPES |= {
-    f"{task} {encoder} literal": make_task(task).recipe(encoder).literal(encoder)
+    f"{task} {encoder} literal": make_task(task).recipe(encoder).as_in_paper(encoder)
     for task, encoder in KINDS
 }
 
@@ -58,15 +58,15 @@ THROUGH = [through_json, through_toml]
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_survives_a_file(name: str, through: Callable[[FitConfig], Any]) -> None:
     recipe = RECIPES[name]
-    assert FitConfig.from_plain(through(recipe)) == recipe
-    assert recipe.checked() is recipe
+    assert FitConfig.from_dict(through(recipe)) == recipe
+    assert recipe.validated() is recipe
 
 
 def test_the_recipes_have_none_in_every_place_that_may() -> None:
     """What TOML cannot write does occur above."""
-    assert {recipe.draws is None for recipe in RECIPES.values()} == {True, False}
+    assert {recipe.num_positives_per_step is None for recipe in RECIPES.values()} == {True, False}
     assert {recipe.sampler.tie_break is None for recipe in RECIPES.values()} == {True, False}
-    trainings = [m.training for r in RECIPES.values() for p in r.plans for m in p.members]
+    trainings = [m.training for r in RECIPES.values() for p in r.ensembles for m in p.encoders]
     assert {training.anchors is None for training in trainings} == {True, False}
 
 
@@ -117,51 +117,57 @@ PLANS = st.builds(
         ),
         crossfit=COUNTS,
         positives=COUNTS,
-        least_chance=FRACTIONS,
-        draws=st.none() | COUNTS,
-        link_draws=COUNTS,
+        min_probability=FRACTIONS,
+        num_positives_per_step=st.none() | COUNTS,
+        num_links_per_step=COUNTS,
         candidate_weight=FRACTIONS,
-        plans=st.lists(PLANS, min_size=1, max_size=3).map(tuple),
+        ensembles=st.lists(PLANS, min_size=1, max_size=3).map(tuple),
         stop_early=st.booleans(),
-        doubt=FRACTIONS,
-        sure=FRACTIONS,
+        downweight=FRACTIONS,
+        self_training_threshold=FRACTIONS,
         signals=st.booleans(),
     )
 )
 def test_any_recipe_survives_a_file(recipe: FitConfig) -> None:
     for through in THROUGH:
-        assert FitConfig.from_plain(through(recipe)) == recipe
-    for plan in recipe.plans:
+        assert FitConfig.from_dict(through(recipe)) == recipe
+    for plan in recipe.ensembles:
         stored = tomllib.loads(to_toml({"plan": to_builtin(asdict(plan))}))["plan"]
-        assert EnsembleConfig.from_plain(stored) == plan
+        assert EnsembleConfig.from_dict(stored) == plan
 
 
 def test_a_recipe_from_before_top_k_mode_is_exact() -> None:
     stored = through_json(RECIPES["nodes gcn"])
     for name in ("cap", "index_past"):
         del stored["sampler"][name]
-    assert FitConfig.from_plain(stored) == RECIPES["nodes gcn"]
-    assert FitConfig.from_plain(stored).sampler.cap is None
+    assert FitConfig.from_dict(stored) == RECIPES["nodes gcn"]
+    assert FitConfig.from_dict(stored).sampler.cap is None
 
 
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (lambda stored: stored.pop("plans"), "it lacks 'plans'"),
-        (lambda stored: stored.update(plans=[]), "A recipe needs at least one plan"),
-        (lambda stored: stored["plans"][0].update(members=[]), "A plan needs at least one member"),
-        (lambda stored: stored["plans"][0]["members"][0].pop("weight"), "it lacks 'weight'"),
-        (lambda stored: stored.update(plans=5), "not iterable"),
+        (lambda stored: stored.pop("ensembles"), "it lacks 'ensembles'"),
+        (lambda stored: stored.update(ensembles=[]), "A recipe needs at least one ensemble"),
+        (
+            lambda stored: stored["ensembles"][0].update(encoders=[]),
+            "An ensemble needs at least one encoder",
+        ),
+        (lambda stored: stored["ensembles"][0]["encoders"][0].pop("weight"), "it lacks 'weight'"),
+        (lambda stored: stored.update(ensembles=5), "not iterable"),
         (lambda stored: stored.update(surprise=1), "'surprise'"),
         (lambda stored: stored["sampler"].update(surprise=1), "'surprise'"),
-        (lambda stored: stored["plans"][0]["members"][0].update(encoder="wide"), "cannot be used"),
+        (
+            lambda stored: stored["ensembles"][0]["encoders"][0].update(encoder="wide"),
+            "cannot be used",
+        ),
     ],
 )
 def test_what_is_no_recipe_is_refused(change: Callable[[Any], object], what: str) -> None:
     stored = through_json(RECIPES["links gcn"])
     change(stored)
     with pytest.raises(UsageError) as refused:
-        FitConfig.from_plain(stored)
+        FitConfig.from_dict(stored)
     assert what in str(refused.value)
     assert str(refused.value).endswith(".")
 
@@ -170,19 +176,25 @@ def test_what_is_no_recipe_is_refused(change: Callable[[Any], object], what: str
     ("recipe", "sentence"),
     [
         (FitConfig(positives=0), "positives=0 must be at least 1"),
-        (FitConfig(least_chance=1.5), "least_chance=1.5 must be between 0 and 1"),
-        (FitConfig(least_chance=math.nan), "least_chance=nan must be between 0 and 1"),
-        (FitConfig(doubt=0.0), "doubt=0.0 must be above 0 and at most 1"),
-        (FitConfig(doubt=1.5), "doubt=1.5 must be above 0 and at most 1"),
-        (FitConfig(doubt=math.nan), "doubt=nan must be above 0 and at most 1"),
-        (FitConfig(sure=0.4), "sure=0.4 must be between 0.5 and 1"),
-        (FitConfig(sure=math.nan), "sure=nan must be between 0.5 and 1"),
-        (FitConfig(draws=0), "draws=0 must be at least 1"),
-        (FitConfig(link_draws=-1), "link_draws=-1 must be at least 0"),
+        (FitConfig(min_probability=1.5), "min_probability=1.5 must be between 0 and 1"),
+        (FitConfig(min_probability=math.nan), "min_probability=nan must be between 0 and 1"),
+        (FitConfig(downweight=0.0), "downweight=0.0 must be above 0 and at most 1"),
+        (FitConfig(downweight=1.5), "downweight=1.5 must be above 0 and at most 1"),
+        (FitConfig(downweight=math.nan), "downweight=nan must be above 0 and at most 1"),
+        (
+            FitConfig(self_training_threshold=0.4),
+            "self_training_threshold=0.4 must be between 0.5 and 1",
+        ),
+        (
+            FitConfig(self_training_threshold=math.nan),
+            "self_training_threshold=nan must be between 0.5 and 1",
+        ),
+        (FitConfig(num_positives_per_step=0), "num_positives_per_step=0 must be at least 1"),
+        (FitConfig(num_links_per_step=-1), "num_links_per_step=-1 must be at least 0"),
         (FitConfig(sampler=SamplerConfig(sweeps=0)), "sweeps=0"),
         (
             FitConfig(
-                plans=(
+                ensembles=(
                     EnsembleConfig(),
                     EnsembleConfig(
                         (EncoderConfig(), EncoderConfig(training=TrainingConfig(epochs=0)))
@@ -195,14 +207,14 @@ def test_what_is_no_recipe_is_refused(change: Callable[[Any], object], what: str
 )
 def test_settings_that_cannot_be_used_are_named(recipe: FitConfig, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
-        recipe.checked()
+        recipe.validated()
 
 
 def test_a_recipe_from_before_there_were_batches() -> None:
     stored = through_json(RECIPES["nodes gcn"])
-    for member in stored["plans"][0]["members"]:
+    for member in stored["ensembles"][0]["encoders"]:
         del member["training"]["batch"]
-    assert FitConfig.from_plain(stored) == RECIPES["nodes gcn"]
+    assert FitConfig.from_dict(stored) == RECIPES["nodes gcn"]
 
 
 def test_a_plan_is_embedded_in_batches_if_a_member_is() -> None:
@@ -217,14 +229,16 @@ def test_a_plan_is_embedded_in_batches_if_a_member_is() -> None:
 def test_a_change_reaches_every_member_of_every_plan() -> None:
     members = tuple(EncoderConfig({"width": width}) for width in (4, 8, 16))
     recipe = FitConfig(
-        plans=(EnsembleConfig(members[:1]), EnsembleConfig(members[1:], 2.0)), stop_early=True
+        ensembles=(EnsembleConfig(members[:1]), EnsembleConfig(members[1:], 2.0)), stop_early=True
     )
-    changed = recipe.each(lambda member: replace(member, weight=0.5))
-    assert [[member.weight for member in plan.members] for plan in changed.plans] == [
+    changed = recipe.map_encoders(lambda member: replace(member, weight=0.5))
+    assert [[member.weight for member in plan.encoders] for plan in changed.ensembles] == [
         [0.5],
         [0.5, 0.5],
     ]
-    assert changed.each(lambda member: replace(member, weight=1.0)) == recipe  # and nothing else
+    assert (
+        changed.map_encoders(lambda member: replace(member, weight=1.0)) == recipe
+    )  # and nothing else
 
 
 # The paper to the letter
@@ -234,27 +248,31 @@ def test_the_literal_recipe_is_the_paper_s() -> None:
     recipe = FitConfig(
         crossfit=4,
         positives=7,
-        least_chance=0.9,
-        link_draws=3,
+        min_probability=0.9,
+        num_links_per_step=3,
         candidate_weight=0.2,
-        plans=(
+        ensembles=(
             EnsembleConfig((EncoderConfig({"width": 3}), EncoderConfig()), 1.0),
             EnsembleConfig(),
         ),
         stop_early=True,
-        doubt=0.5,
-        sure=0.9,
+        downweight=0.5,
+        self_training_threshold=0.9,
         signals=True,
-    ).literal("gcn")
+    ).as_in_paper("gcn")
     assert recipe.positives == 7
-    assert (recipe.crossfit, recipe.draws, recipe.link_draws) == (0, None, 0)
-    assert (recipe.least_chance, recipe.candidate_weight) == (0.0, 1.0)
-    assert (recipe.doubt, recipe.sure) == (1.0, 1.0)
+    assert (recipe.crossfit, recipe.num_positives_per_step, recipe.num_links_per_step) == (
+        0,
+        None,
+        0,
+    )
+    assert (recipe.min_probability, recipe.candidate_weight) == (0.0, 1.0)
+    assert (recipe.downweight, recipe.self_training_threshold) == (1.0, 1.0)
     assert not recipe.stop_early
     assert not recipe.signals
     assert recipe.sampler == SamplerConfig((0.99,), 0.0, sweeps=1, prior_pairs=0, tie_break=None)
-    ((member,),) = (plan.members for plan in recipe.plans)
-    assert recipe.plans[0].attributes == 0.0
+    ((member,),) = (plan.encoders for plan in recipe.ensembles)
+    assert recipe.ensembles[0].attributes == 0.0
     training = member.training
     assert (training.similarity, training.temperature) == ("inner", 1.0)
     assert (training.anchors, training.link_dropout) == (None, 0.0)
@@ -267,8 +285,8 @@ def test_a_literal_fit_counts_all_labelled_pairs_and_minimises_equation_1(
 ) -> None:
     graph = small_graph(40)
     side = training_data(graph, small_split(graph, task))
-    recipe = make_task(task).recipe("gcn").literal("gcn")
-    recipe = recipe.each(
+    recipe = make_task(task).recipe("gcn").as_in_paper("gcn")
+    recipe = recipe.map_encoders(
         lambda m: replace(
             m, encoder={"width": 4, "dropout": 0.0}, training=replace(m.training, epochs=2)
         )

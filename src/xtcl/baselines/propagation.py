@@ -165,7 +165,7 @@ def principal_product(
 ) -> PrincipalScorer:
     """Choose a scorer; `rows` [V, d] must not have seen the hidden links."""
     head = choose_scorer(links, rows, seed, device=device)
-    return PrincipalScorer(head, links.judge(head, rows, device))
+    return PrincipalScorer(head, links.validation_auc(head, rows, device))
 
 
 def leading_axes(rows: Tensor) -> np.ndarray:

@@ -17,7 +17,6 @@ from rich.text import Text
 from xtcl.cli.console import Bars, plain_table, printable, reported
 from xtcl.cli.options import JsonOption, NewEdgesOption, NewNodesOption, RunFolder
 from xtcl.errors import UsageError
-from xtcl.runs.run_folder import read_metrics
 
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
@@ -176,6 +175,7 @@ def report(
     Elsewhere: xtcl report runs/mine --out page.html
     """
     from xtcl.report.page import check_place, write_page
+    from xtcl.runs.run_folder import read_metrics
 
     if out is not None:
         check_place(out)

@@ -229,7 +229,7 @@ def decisions(plan: MemoryPlan, budget: int | None, nodes: int) -> Iterator[str]
     yield f"mode:         {'exact' if cap is None else f'top-k, the {cap} best of a relation'}"
     some = f"{plan.block_rows:,} nodes at a time"
     yield f"blocks:       {'all nodes at once' if plan.block_rows >= nodes else some}"
-    for number, member in enumerate(plan.recipe.plans[0].members, start=1):
+    for number, member in enumerate(plan.recipe.ensembles[0].encoders, start=1):
         batch = member.training.batch.neighbours
         way = "the whole graph in every step"
         if batch is not None:

@@ -37,7 +37,6 @@ from xtcl.cli.options import (
     training_share,
 )
 from xtcl.errors import UsageError
-from xtcl.runs.run_folder import CHECKPOINTS, check_out, finished_metrics, is_finished
 
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
@@ -93,6 +92,7 @@ def fit(
     from xtcl.estimator import XTCL
     from xtcl.model_selection.evaluate import make_split, score_method
     from xtcl.prepare import FitSettings, prepare
+    from xtcl.runs.run_folder import CHECKPOINTS, check_out, finished_metrics, is_finished
     from xtcl.training.checkpoint import Checkpoints
 
     methods = [make_method(name.strip()) for name in compare.split(",") if name.strip()]

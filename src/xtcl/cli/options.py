@@ -278,4 +278,4 @@ def capped(recipe: FitConfig, cap: int | None, index_past: int | None) -> FitCon
         sampler = replace(sampler, cap=cap)
     if index_past is not None:
         sampler = replace(sampler, index_past=index_past)
-    return replace(recipe, sampler=sampler).checked()
+    return replace(recipe, sampler=sampler).validated()

@@ -73,7 +73,7 @@ def _training(name: str, step: Step) -> Change:
             new = step(getattr(member.training, name), value)
             return replace(member, training=replace(member.training, **{name: new}))
 
-        return recipe.each(changed)
+        return recipe.map_encoders(changed)
 
     return change
 
@@ -88,13 +88,13 @@ def _option(name: str, step: Step) -> Change:
             new = step(member.encoder[name], value)
             return replace(member, encoder=member.encoder | {name: new})
 
-        return recipe.each(changed)
+        return recipe.map_encoders(changed)
 
     return change
 
 
 def _plans(recipe: FitConfig, changed: Callable[[EnsembleConfig], EnsembleConfig]) -> FitConfig:
-    return replace(recipe, plans=tuple(changed(plan) for plan in recipe.plans))
+    return replace(recipe, ensembles=tuple(changed(plan) for plan in recipe.ensembles))
 
 
 def _attributes(recipe: FitConfig, factor: float) -> FitConfig:
@@ -103,9 +103,9 @@ def _attributes(recipe: FitConfig, factor: float) -> FitConfig:
 
 def _further_members(recipe: FitConfig, factor: float) -> FitConfig:
     def changed(plan: EnsembleConfig) -> EnsembleConfig:
-        first, *others = plan.members
+        first, *others = plan.encoders
         weighed = (replace(member, weight=member.weight * factor) for member in others)
-        return replace(plan, members=(first, *weighed))
+        return replace(plan, encoders=(first, *weighed))
 
     return _plans(recipe, changed)
 
@@ -115,7 +115,7 @@ def _more_layers(recipe: FitConfig, more: int) -> FitConfig:
         layers = int(str(member.encoder.get("layers", 1))) + more
         return replace(member, encoder=member.encoder | {"layers": layers})
 
-    return recipe.each(changed)
+    return recipe.map_encoders(changed)
 
 
 def _quantiles(recipe: FitConfig, text: str) -> FitConfig:
@@ -140,7 +140,9 @@ NODE_PARAMETERS = (
         "least chance",
         "shift",
         (-0.4, 0.15),
-        lambda recipe, by: replace(recipe, least_chance=_share(recipe.least_chance, by, 0.98)),
+        lambda recipe, by: replace(
+            recipe, min_probability=_share(recipe.min_probability, by, 0.98)
+        ),
     ),
     Parameter("quantiles", "choice", ("usual", "0.98", "0.95 0.99", "0.98 0.995"), _quantiles),
 )

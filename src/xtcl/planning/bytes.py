@@ -142,7 +142,7 @@ def joining_bytes(sizes: Sizes) -> int:
 
 def sum_of_widths(sizes: Sizes) -> int:
     """Columns of all members of the widest plan, without the concatenated attributes."""
-    return max(plan.width(0) for plan in sizes.recipe.plans)
+    return max(plan.width(0) for plan in sizes.recipe.ensembles)
 
 
 def head_bytes(sizes: Sizes) -> int:
@@ -156,8 +156,12 @@ def _arrays(sizes: Sizes) -> int:
     if sizes.task == LINKS_TASK:
         return embedding + SPANNED * min(MOST_PAIRS, 4 * sizes.edges) * sizes.width
     answers = 8 * 3 * sizes.nodes * sizes.classes
-    embeddings = 2 if sizes.recipe.doubt < 1 else 1
-    more = min(MAX_PSEUDO_LABELS, sizes.nodes - sizes.labelled) if sizes.recipe.sure < 1 else 0
+    embeddings = 2 if sizes.recipe.downweight < 1 else 1
+    more = (
+        min(MAX_PSEUDO_LABELS, sizes.nodes - sizes.labelled)
+        if sizes.recipe.self_training_threshold < 1
+        else 0
+    )
     first = embeddings * embedding + _fit_bytes(sizes, sizes.labelled)
     return answers + max(first, embedding + _fit_bytes(sizes, sizes.labelled + more))
 

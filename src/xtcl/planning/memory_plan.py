@@ -172,7 +172,7 @@ class MemoryPlan:
 
     def described(self) -> dict[str, Any]:
         """Everything but the recipe, as plain values."""
-        members = self.recipe.plans[0].members
+        members = self.recipe.ensembles[0].encoders
         cap = self.recipe.sampler.cap
         return {
             "mode": "exact" if cap is None else "top-k",
@@ -214,7 +214,7 @@ def _plan(work: Sizes, budget: int, drop_relations: bool) -> MemoryPlan:
     block = row_bytes(work) * min(rows, work.nodes)
     resident = found - preparing_bytes(work) - (kept_bytes(work) if drop_relations else 0)
     plans, training, embedding = _plan_training(work, budget, resident)
-    planned = replace(work, recipe=replace(work.recipe, plans=plans))
+    planned = replace(work, recipe=replace(work.recipe, ensembles=plans))
     peaks = (
         preparing + min(block, row_bytes(work) * max(work.queries, 1)),
         found + block,
@@ -237,10 +237,10 @@ def _plan_training(
 ) -> tuple[tuple[EnsembleConfig, ...], int, int]:
     """The plans as they can be trained within `budget`; the peaks of training and embedding."""
     plans, training, embedding = [], resident, resident
-    for plan in work.recipe.plans:
+    for plan in work.recipe.ensembles:
         members: list[EncoderConfig] = []
         beside = resident  # and the embeddings of the members that were trained before
-        for given in plan.members:
+        for given in plan.encoders:
             encoder = encoder_of(work, given)
             data = beside + data_bytes(work, encoder)
             member = fit_batch(work, encoder, given, budget - data)
@@ -249,7 +249,7 @@ def _plan_training(
             embedding = max(embedding, data + own)
             beside += FLOAT * work.nodes * getattr(encoder, "width", 0)
             members.append(member)
-        plans.append(replace(plan, members=tuple(members)))
+        plans.append(replace(plan, encoders=tuple(members)))
     return tuple(plans), training, embedding
 
 

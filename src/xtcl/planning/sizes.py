@@ -87,7 +87,7 @@ class Sizes:
     @property
     def width(self) -> int:
         """Columns of the widest embedding."""
-        return max(plan.width(self.columns) for plan in self.recipe.plans)
+        return max(plan.width(self.columns) for plan in self.recipe.ensembles)
 
     @property
     def queries(self) -> int:
@@ -99,8 +99,12 @@ class Sizes:
     @property
     def draws(self) -> int:
         """Positives of an anchor in a step."""
-        own = self.recipe.positives if self.recipe.draws is None else self.recipe.draws
-        return own + (self.recipe.link_draws if self.task == LINKS_TASK else 0)
+        own = (
+            self.recipe.positives
+            if self.recipe.num_positives_per_step is None
+            else self.recipe.num_positives_per_step
+        )
+        return own + (self.recipe.num_links_per_step if self.task == LINKS_TASK else 0)
 
     @property
     def rounds(self) -> int:

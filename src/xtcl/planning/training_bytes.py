@@ -105,7 +105,7 @@ def gpu_step_bytes(sizes: Sizes, encoder: nn.Module, settings: TrainingConfig, n
     GPU during a capture.
     """
     width = getattr(encoder, "width", 0)
-    plain = needed + FLOAT * settings.step_anchors(sizes.nodes) * sizes.draws * width
+    plain = needed + FLOAT * settings.anchors_per_step(sizes.nodes) * sizes.draws * width
     if not can_capture(encoder, settings):
         return plain
     captured = plain
@@ -159,7 +159,7 @@ def full_pass_bytes(
         width, floats = _full_gat(encoder, num_nodes, num_edges)
     else:
         return None
-    anchors = settings.step_anchors(num_nodes)
+    anchors = settings.anchors_per_step(num_nodes)
     return FLOAT * (floats + anchors * (draws * width + 5 * settings.negatives))
 
 
@@ -209,7 +209,7 @@ def mini_pass_bytes(
         floats = _mini_gat(encoder, rows, links)
     else:
         return None
-    anchors = settings.step_anchors(num_nodes)
+    anchors = settings.anchors_per_step(num_nodes)
     loss = anchors * (draws * encoder.width + 5 * settings.negatives)
     return FLOAT * (floats + loss) + _DRAWN_LINK * sum(links)
 
@@ -218,7 +218,7 @@ def step_rows(
     encoder: LayerwiseEncoder, num_nodes: int, num_edges: int, settings: TrainingConfig, draws: int
 ) -> tuple[list[int], list[int]]:
     """About how many rows go into each layer and come out of the last; each layer's links."""
-    anchors = settings.step_anchors(num_nodes)
+    anchors = settings.anchors_per_step(num_nodes)
     rows = [_different(num_nodes, anchors * (1 + draws) + settings.negatives)]
     links: list[int] = []
     nearest = iter(settings.batch.neighbours or ())

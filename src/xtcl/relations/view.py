@@ -42,6 +42,11 @@ class TrainingView:
     shared: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     lasting: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The state to pickle, with empty caches: what is in them is computed again."""
+        state = vars(self).items()
+        return {name: {} if isinstance(value, dict) else value for name, value in state}
+
     @classmethod
     def of(
         cls,

@@ -1,4 +1,4 @@
-"""Whether the values of a dataclass are of the kinds it declares; files can hold anything."""
+"""Settings in TOML: the `config.toml` of a run, and the file that `xtcl tune` writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xtcl.nn import encoder_factory
 
 
 def type_errors(value: Any, kind: Any, place: str) -> Iterator[str]:
-    """The places of values that are not of their kind, under `place`."""
+    """The places, under `place`, of values that are not of the type `kind`; files can hold any."""
     if is_dataclass(kind):
         if not isinstance(value, kind):  # type: ignore[arg-type]
             yield place
@@ -59,11 +59,11 @@ class StoredConfig:
 def recipe_tables(recipe: FitConfig) -> dict[str, dict[str, object]]:
     """The recipe as tables of a TOML file.
 
-    The plans come last: no recipe is without them, so that a file cut short is always noticed.
+    The ensembles come last: every recipe has some, so that a file cut short is always noticed.
     """
     settings = to_builtin(asdict(recipe))
-    sampler, plans = settings.pop("sampler"), settings.pop("plans")
-    return {"recipe.sampler": sampler, "recipe": {**settings, "plans": plans}}
+    sampler, ensembles = settings.pop("sampler"), settings.pop("ensembles")
+    return {"recipe.sampler": sampler, "recipe": {**settings, "ensembles": ensembles}}
 
 
 def write_tuned(path: Path, described: Mapping[str, object], recipe: FitConfig) -> None:
@@ -96,14 +96,14 @@ def read_recipe(path: Path, task: str, encoder: str) -> StoredConfig:
 def _usable(path: Path, tables: Any, encoder: str) -> FitConfig:
     """The recipe that the tables describe, every setting looked at."""
     try:
-        recipe = FitConfig.from_plain(tables)
+        recipe = FitConfig.from_dict(tables)
         wrong = next(type_errors(recipe, FitConfig, "recipe"), None)
         if wrong is not None:
             raise UsageError(f"{wrong} is of the wrong kind.")
-        recipe.checked()
-        for plan in recipe.plans:
-            for member in plan.members:
-                _check_options(encoder, member.encoder)
+        recipe.validated()
+        for ensemble in recipe.ensembles:
+            for each in ensemble.encoders:
+                _check_options(encoder, each.encoder)
     except (ValueError, LookupError, TypeError, AttributeError, RuntimeError) as broken:
         raise _refused(path, str(broken)) from broken
     return recipe

@@ -41,7 +41,12 @@ if TYPE_CHECKING:
     from xtcl.estimator import XTCL
 
 
-SCHEMA = 3
+SCHEMA = 4
+"""The version of the files that are written."""
+
+
+OLDEST_SCHEMA = 3
+"""The oldest one that is read: `xtcl.config.RENAMED` has the names that its settings had."""
 
 
 _HEADS: dict[str, Any] = {"nodes": LogisticHead, "links": SignalHead}
@@ -149,8 +154,8 @@ def load_model(
     """Fill `model`, made with the parameters in `described`, from the files of `folder`."""
     with refusing_settings(folder):
         recipe, plan = (
-            FitConfig.from_plain(described["recipe"]),
-            EnsembleConfig.from_plain(described["plan"]),
+            FitConfig.from_dict(described["recipe"]),
+            EnsembleConfig.from_dict(described["plan"]),
         )
     graph = Graph.load(folder / "training_graph.npz")
     tables = _tensors(folder, "tables")
@@ -175,7 +180,7 @@ def load_model(
         plan,
         _encoder(folder, model, plan, graph, encoder),
         torch.from_numpy(tables["embedding"]),
-        tuple(tuple(map(float, tables[f"losses.{i}"])) for i in range(len(plan.members))),
+        tuple(tuple(map(float, tables[f"losses.{i}"])) for i in range(len(plan.encoders))),
     )
     known = task if task is not None else _task(folder, described["parameters"]["task"])
     kind = _HEADS.get(known.name)
@@ -199,12 +204,12 @@ def read_description(folder: Path) -> dict[str, Any]:
         raise DataError(
             f"'{place}' is damaged ({broken}); fit and save the model again."
         ) from broken
-    if isinstance(schema, int) and schema != SCHEMA:
+    if isinstance(schema, int) and not OLDEST_SCHEMA <= schema <= SCHEMA:
         newer = ("a newer", "Update xtcl to read it.")
         age, remedy = newer if schema > SCHEMA else ("an older", "Fit and save the model again.")
         raise DataError(
-            f"'{folder}' was written by {age} xtcl (schema {schema}; this one reads {SCHEMA}). "
-            f"{remedy}"
+            f"'{folder}' was written by {age} xtcl (schema {schema}; this one reads "
+            f"{OLDEST_SCHEMA} to {SCHEMA}). {remedy}"
         )
     if digest != description_digest(described):
         raise DataError(f"'{place}' is not as it was saved; fit and save the model again.")
@@ -236,8 +241,8 @@ def _encoder(
         )
     x, _ = encoder_inputs(graph, torch.device("cpu"))
     chosen = model.encoder if own is None else own
-    members = [encoder_factory(chosen, x.shape[1], member.encoder)() for member in plan.members]
-    weights_of = [member.weight for member in plan.members]
+    members = [encoder_factory(chosen, x.shape[1], member.encoder)() for member in plan.encoders]
+    weights_of = [member.weight for member in plan.encoders]
     module = EncoderEnsemble(members, weights_of, plan.attributes).eval()
     weights: dict[str, Tensor] = {
         k: torch.from_numpy(v) for k, v in _tensors(folder, "encoder").items()

@@ -19,9 +19,7 @@ so a folder that has it is complete.
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -30,12 +28,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from xtcl.config import FitConfig, to_builtin
 from xtcl.errors import DataError, UsageError
 from xtcl.files import atomic_path
-from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.inference.tables import names_of, write_embeddings
 from xtcl.relations.registry import make_relation
@@ -62,9 +58,6 @@ CHECKPOINTS = "checkpoint"
 """Folder with the intermediate results of an unfinished fit."""
 
 _TEST_LABELS = "test_labels.json"
-
-_PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn")
-"""The packages whose versions can change a result."""
 
 
 def write_run(
@@ -110,7 +103,7 @@ def read_run(
         model.set_params(relations=relations)
         if model.recipe is not None:
             with refusing_settings(place):
-                model.set_params(recipe=FitConfig.from_plain(described["parameters"]["recipe"]))
+                model.set_params(recipe=FitConfig.from_dict(described["parameters"]["recipe"]))
         load_model(place, described, model, encoder, task)
         model.environment_ = described.get("environment", {})
     graph = model.training_data_.graph
@@ -208,27 +201,6 @@ def read_metrics(out: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return metrics if isinstance(metrics, dict) else {}
-
-
-def environment(device: torch.device) -> dict[str, str]:
-    """Versions by package, and the device. Nothing in it names the host."""
-    import xtcl
-
-    gpu = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
-    return {
-        "xtcl": xtcl.__version__,
-        "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in _PACKAGES},
-        "system": f"{platform.system()} {platform.machine()}",
-        "device": f"{device.type}{gpu}",
-    }
-
-
-def held_out_labels(graph: Graph, split: NodeSplit | LinkSplit | None) -> np.ndarray | None:
-    """Label codes of the test nodes in the order of the split; None for links, or without one."""
-    if not isinstance(split, NodeSplit) or graph.labels is None:
-        return None
-    return np.asarray(graph.labels[split.test])
 
 
 def _write_test_labels(folder: Path, labels: np.ndarray | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -104,7 +104,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         return self._fit_stumps(view, counts, groups)
 
     def _select_relations(self, view: TrainingView) -> None:
-        settings = self.settings.checked()
+        settings = self.settings.validated()
         if self.block_rows is not None and self.block_rows < 1:
             raise UsageError(f"block_rows={self.block_rows} must be at least 1, or None.")
         self.relations_, self.left_out_ = usable_relations(resolve_relations(self.relations), view)
@@ -244,6 +244,10 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "stumps_")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state to pickle, without the rows of relations, which are computed again."""
+        return {name: None if name == "_rows" else value for name, value in vars(self).items()}
 
     def forget_relations(self) -> None:
         """Free what the relations have computed. It is computed again when needed."""

@@ -48,9 +48,9 @@ class CustomTask(NodeClassification):
         return replace(
             super().recipe(encoder),
             sampler=SamplerConfig(),
-            least_chance=0.0,
-            doubt=1.0,
-            sure=1.0,
+            min_probability=0.0,
+            downweight=1.0,
+            self_training_threshold=1.0,
         )
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:

@@ -1,18 +1,17 @@
-"""A whole fit for a task: the choice of a plan, embeddings and head."""
+"""One fit, from the training data to a head: `fit_task`, and the steps that it takes."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from xtcl.config import EnsembleConfig, FitConfig, to_builtin
+from xtcl.config import EnsembleConfig, FitConfig
 from xtcl.distributed import world
 from xtcl.graph.graph import Graph
 from xtcl.nn import encoder_factory
@@ -26,17 +25,17 @@ from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.positives import Positives
 from xtcl.sampling.xgsampler import XGSampler, counts_to_arrays, sampler_from_counts
-from xtcl.tasks.link_head import SignalHead
-from xtcl.tasks.results import NO_POSITIVES, FittedEmbedding, Predictions
-from xtcl.tasks.task import Selected, Task, Train
+from xtcl.tasks.results import NO_SCORE, FittedEmbedding, Predictions
+from xtcl.tasks.task import Selected, Task
 from xtcl.tasks.training_data import TrainingData
 from xtcl.training.checkpoint import NullCheckpoints
 from xtcl.training.early_stopping import EarlyStopping, Scorer
 from xtcl.training.trainer import embed, train
 
 MIN_GAIN = 0.005
-"""By how much the log-likelihood of a held-out label must be higher with all that was learned, some
-of which may have seen it. On Cora, CiteSeer and Computers it is by 0.01 and more, on Photo not."""
+"""How much higher the mean log-likelihood of held-out labels must be with the full weight of the
+encoders, which may have seen them. On Cora, CiteSeer and Computers it is 0.01 and more, on Photo
+not."""
 
 
 @dataclass(frozen=True)
@@ -59,113 +58,113 @@ class FittedTask:
 
 
 def fit_task(
-    side: TrainingData,
+    data: TrainingData,
     task: Task,
-    recipe: FitConfig | None = None,
+    config: FitConfig | None = None,
     options: FitOptions | None = None,
 ) -> FittedTask:
-    """Fit embeddings and head on the training side of the data."""
+    """Fit embeddings and head on the training data: choose, sample, train, fit the head."""
     options = options or FitOptions()
     name = options.encoder if isinstance(options.encoder, str) else "own"
-    recipe = recipe or task.recipe(name)
-
-    def on(training: Graph) -> tuple[FitOptions, SampledPositives]:
-        # A task may fit more than once, each time on another graph: each has its own checkpoints.
-        own = replace(
-            options, checkpoints=options.checkpoints.subfolder(training.fingerprint()[:16])
-        )
-        return own, sample_positives(training, task, recipe, own)
-
-    def trial(training: Graph) -> Train:
-        own, found = on(training)
-        own = replace(own, checkpoints=NullCheckpoints())  # a trial's training is not resumed
-
-        def train(plan: EnsembleConfig, judge: Scorer | None, to_beat: float) -> FittedEmbedding:
-            return train_ensemble(training, task, recipe, plan, found, own, judge, to_beat)
-
-        return train
-
-    saved = options.checkpoints.load("choice")
-    if saved is not None:
-        choice = _choice(saved)
-    else:
-        choice = _agreed(task.choose(side, recipe, trial, options.seed, options.device))
-        options.checkpoints.save("choice", _tensors(choice))
-    own, found = on(side.graph)
+    config = config or task.recipe(name)
+    selected = choose_ensemble(data, task, config, options)
+    local = options.for_graph(data.graph)
+    sampled = sample_positives(data.graph, task, config, local)
     return with_head(
-        side,
+        data,
         task,
-        recipe,
-        choice,
-        train_ensemble(side.graph, task, recipe, choice.plan, found, own),
+        config,
+        selected,
+        # No name keeps this embedding: `with_head` frees it when it needs the memory.
+        train_ensemble(data.graph, task, config, selected.plan, sampled, local),
         options,
     )
 
 
+def choose_ensemble(
+    data: TrainingData, task: Task, config: FitConfig, options: FitOptions
+) -> Selected:
+    """What the task chooses, or the checkpoint has."""
+    saved = options.checkpoints.load("choice")
+    if saved is not None:
+        return Selected.from_tensors(saved)
+    selected = task.choose(data, config, Trial(task, config, options))
+    ranks = world()
+    if ranks.world_size > 1:  # that of the first rank, so that rounding leads no two apart
+        selected = Selected.from_tensors(ranks.broadcast_tensors(selected.to_tensors()) or {})
+    options.checkpoints.save("choice", selected.to_tensors())
+    return selected
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Fits on a part of the training data, for a task that tries ensembles before it takes one."""
+
+    task: Task
+    config: FitConfig
+    options: FitOptions
+
+    def sample(self, graph: Graph) -> SampledPositives:
+        """Fit the sampler on `graph`, and take the positives."""
+        return sample_positives(graph, self.task, self.config, self.options.for_graph(graph))
+
+    def train(
+        self,
+        graph: Graph,
+        ensemble: EnsembleConfig,
+        sampled: SampledPositives,
+        scorer: Scorer | None,
+        best_other: float,
+    ) -> FittedEmbedding:
+        """Train `ensemble` on `graph`.
+
+        With a scorer training ends where the score no longer improves, or stays far below
+        `best_other`. It is not resumed: a trial that was interrupted trains again.
+        """
+        options = replace(self.options, checkpoints=NullCheckpoints())
+        return train_ensemble(
+            graph, self.task, self.config, ensemble, sampled, options, scorer, best_other
+        )
+
+
 def with_head(
-    side: TrainingData,
+    data: TrainingData,
     task: Task,
-    recipe: FitConfig,
-    choice: Selected,
+    config: FitConfig,
+    selected: Selected,
     fitted: FittedEmbedding,
     options: FitOptions,
 ) -> FittedTask:
-    """The embedding with its head; in doubt (`FitConfig.doubt`), with less of what was learned."""
+    """The embedding with its head, in four steps.
 
-    def headed(embedded: FittedEmbedding) -> FittedTask:
-        head = task.fit_head(side, embedded.embedding, choice, options.seed)
-        return FittedTask(task, embedded, head, side.graph.num_classes)
-
-    chosen = headed(fitted)
-    del fitted  # of the two embeddings one is not needed any more when the head is fitted again
-    if recipe.doubt < 1 and chosen.fitted.plan.attributes:
-        doubted = headed(
-            with_downweighted_encoder(chosen.fitted, side.graph.num_attributes, recipe.doubt)
-        )
-        lead = task.evidence(chosen.head) - task.evidence(doubted.head)
-        if lead < MIN_GAIN:  # not where nothing is known of one of them
-            head, bare = doubted.head, replace(doubted.fitted, embedding=torch.empty(0))
-            del chosen, doubted  # no embedding is there any more when the encoder gives its own
-            fitted = embedded_again(bare, side.graph, options.device)
-            chosen = FittedTask(task, fitted, head, side.graph.num_classes)
+    1. `Task.fit_head` fits a head, well enough to be compared.
+    2. With `FitConfig.downweight` below 1 it fits another one to the embedding with less weight on
+       the encoders, beside the attributes. The first is taken only where it makes held-out labels
+       likelier by MIN_GAIN.
+    3. `Task.finish_head` fits the one that is taken to the end.
+    4. With `FitConfig.self_training_threshold` below 1 `Task.self_train` fits it once more, with
+       its own predictions as labels.
+    """
+    head = task.fit_head(data, fitted.embedding, selected, options.seed)
+    if config.downweight < 1 and fitted.plan.attributes:
+        lighter = with_downweighted_encoder(fitted, data.graph.num_attributes, config.downweight)
+        other = task.fit_head(data, lighter.embedding, selected, options.seed)
+        gain = task.cv_log_likelihood(head) - task.cv_log_likelihood(other)
+        if gain < MIN_GAIN:  # not where one of them is nan
+            head, bare = other, replace(lighter, embedding=torch.empty(0))
+            del fitted, lighter  # no embedding takes memory while the encoder makes its own
+            fitted = embedded_again(bare, data.graph, options.device)
         else:
-            del doubted
-    embedding = chosen.fitted.embedding
-    chosen = replace(chosen, head=task.finish_head(side, embedding, chosen.head))
-    if recipe.sure == 1:
-        return chosen
-    head = task.second_head(side, embedding, chosen.head, recipe, options.seed)
-    return replace(chosen, head=head)
-
-
-def _agreed(choice: Selected) -> Selected:
-    """The choice of the first rank, so that rounding does not lead ranks different ways."""
-    group = world()
-    if group.world_size == 1:
-        return choice
-    return _choice(group.broadcast_tensors(_tensors(choice)) or {})
-
-
-def _tensors(choice: Selected) -> dict[str, Tensor]:
-    text = json.dumps(to_builtin(asdict(choice.plan))).encode()
-    scorer = {} if choice.scorer is None else choice.scorer.to_tensors()
-    arrays = {f"scorer.{name}": torch.from_numpy(array) for name, array in scorer.items()}
-    return arrays | {"plan": torch.frombuffer(bytearray(text), dtype=torch.uint8)}
-
-
-def _choice(tensors: dict[str, Tensor]) -> Selected:
-    plan = EnsembleConfig.from_plain(json.loads(tensors["plan"].numpy().tobytes()))
-    scorer = {
-        name.removeprefix("scorer."): tensor.numpy()
-        for name, tensor in tensors.items()
-        if name.startswith("scorer.")
-    }
-    return Selected(plan, SignalHead.from_tensors(scorer) if scorer else None)
+            del lighter
+    head = task.finish_head(data, fitted.embedding, head)
+    if config.self_training_threshold < 1:
+        head = task.self_train(data, fitted.embedding, head, config, options.seed)
+    return FittedTask(task, fitted, head, data.graph.num_classes)
 
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What a fit needs to know besides its recipe."""
+    """What a fit takes besides data, task and configuration."""
 
     encoder: str | nn.Module = "gcn"
     relations: str | Sequence[str | Relation] = "paper"
@@ -178,12 +177,16 @@ class FitOptions:
     progress: Progress = field(default_factory=Progress)
     checkpoints: NullCheckpoints = field(default_factory=NullCheckpoints)
 
+    def for_graph(self, graph: Graph) -> FitOptions:
+        """The options with checkpoints for this graph: a task may fit on several."""
+        return replace(self, checkpoints=self.checkpoints.subfolder(graph.fingerprint()[:16]))
+
 
 class SampledPositives(NamedTuple):
-    """What the sampler learned, and the table [V, B] of positives it found.
+    """The fitted sampler, and the table [V, B] of positives.
 
-    `trust` is the share of the best candidates that are likely enough, but never less than one of
-    the B places: what was learned is not to be lost altogether.
+    `trust` is the share of the best candidates that are likely enough. It is at least 1 / B, so
+    that the encoders keep some weight.
     """
 
     sampler: XGSampler
@@ -191,18 +194,18 @@ class SampledPositives(NamedTuple):
     trust: float = 1.0
 
     @classmethod
-    def among(
+    def select(
         cls, candidates: Positives, sampler: XGSampler, recipe: FitConfig
     ) -> SampledPositives:
-        """Those of the sampler's best candidates that the recipe takes for positives."""
-        likely = (candidates.chances >= recipe.least_chance)[candidates.filled]
+        """The candidates that the configuration takes for positives."""
+        likely = (candidates.chances >= recipe.min_probability)[candidates.filled]
         share = float(likely.mean()) if len(likely) else 0.0
-        nodes = candidates.likely(recipe.least_chance).nodes
+        nodes = candidates.likely(recipe.min_probability).nodes
         return cls(sampler, nodes, max(share, 1 / recipe.positives))
 
 
 def fit_sampler(training: Graph, task: Task, recipe: FitConfig, options: FitOptions) -> XGSampler:
-    """Learn from `training` which relations speak for the task."""
+    """Fit the weights of the relations on `training`."""
     view = TrainingView.of(training, TrainingData(training).labelled, options.device)
     sampler = XGSampler(
         options.relations,
@@ -234,7 +237,7 @@ def sample_positives(
     with options.progress.stage("finding positives", sampler.view_.num_nodes) as advance:
         unwanted = task.excluded(sampler.view_, recipe)
         candidates = sampler.positives(recipe.positives, exclude=unwanted, progress=advance)
-    found = SampledPositives.among(candidates, sampler, recipe)
+    found = SampledPositives.select(candidates, sampler, recipe)
     trust = torch.tensor(found.trust, dtype=torch.float64)
     kept = {"nodes": torch.from_numpy(found.positives), "trust": trust}
     options.checkpoints.save("positives", kept)
@@ -250,73 +253,73 @@ def train_ensemble(
     plan: EnsembleConfig,
     found: SampledPositives,
     options: FitOptions,
-    judge: Scorer | None = None,
-    to_beat: float = NO_POSITIVES,
+    scorer: Scorer | None = None,
+    best_other: float = NO_SCORE,
 ) -> FittedEmbedding:
-    """Train the members of `plan` one after the other, each with a seed of its own, and join them.
+    """Train the encoders of `plan` one after the other, each with a seed of its own, and join them.
 
-    With a judge each of them is trained for as long as the judge sees it improve; `to_beat` is its
-    best verdict on another plan.
+    With a scorer each of them is trained for as long as its score improves; `best_other` is the
+    best score of another ensemble.
     """
     x, edge_index = encoder_inputs(training, options.device)
     sources = task.sources(found.sampler.view_, found.positives, recipe)
-    encoders, parts, losses, members = [], [], [], []
-    verdict = NO_POSITIVES
-    for number, member in enumerate(plan.members):
-        watch = None if judge is None else EarlyStopping(judge, best_other=to_beat)
-        with options.progress.stage("training", member.training.epochs) as advance:
+    encoders, parts, losses, configs = [], [], [], []
+    score = NO_SCORE
+    for number, config in enumerate(plan.encoders):
+        stopping = None if scorer is None else EarlyStopping(scorer, best_other=best_other)
+        with options.progress.stage("training", config.training.epochs) as advance:
             encoder, trained = train(
-                encoder_factory(options.encoder, x.shape[1], member.encoder),
+                encoder_factory(options.encoder, x.shape[1], config.encoder),
                 x,
                 edge_index,
                 sources,
-                member.training,
-                seed=member_seed(options.seed, number),
+                config.training,
+                seed=encoder_seed(options.seed, number),
                 on_epoch=_counting(advance),
                 checkpoints=options.checkpoints.subfolder(f"member-{number}"),
-                early_stopping=watch,
+                early_stopping=stopping,
                 loss=options.loss,
             )
-        verdict = verdict if watch is None else watch.best_score
+        score = score if stopping is None else stopping.best_score
         encoders.append(encoder)
         parts.append(trained.embedding)
         losses.append(trained.losses)
         epochs = (
-            watch.best_epoch if watch is not None and watch.best_epoch else member.training.epochs
+            stopping.best_epoch
+            if stopping is not None and stopping.best_epoch
+            else config.training.epochs
         )
-        members.append(member.trained(epochs, found.trust))
-    # The random attributes of a graph without any are nothing to keep.
+        configs.append(config.trained(epochs, found.trust))
+    # A graph without attributes has random ones, which are no part of the embedding.
     attributes = plan.attributes if training.has_attributes else 0.0
-    joined = EncoderEnsemble(
-        encoders, [member.weight for member in members], attributes, found.trust
-    )
+    joined = EncoderEnsemble(encoders, [each.weight for each in configs], attributes, found.trust)
     with torch.no_grad():
         embedding = joined.join(parts, x, edge_index)
-    clear_tensor_caches(joined)  # the data are no part of the model
+    clear_tensor_caches(joined)  # the model keeps no data
     del parts
     return FittedEmbedding(
         found.sampler,
         found.positives,
-        EnsembleConfig(tuple(members), attributes),
+        EnsembleConfig(tuple(configs), attributes),
         joined.eval(),
         embedding,
         tuple(losses),
-        verdict,
+        score,
     )
 
 
 def with_downweighted_encoder(
-    fitted: FittedEmbedding, num_attributes: int, doubt: float
+    fitted: FittedEmbedding, num_attributes: int, downweight: float
 ) -> FittedEmbedding:
-    """The fit with its trust in what was learned multiplied by `doubt`.
+    """The fit with its trust in the encoders multiplied by `downweight`.
 
-    Its embedding is what the encoder would say, to rounding: what was learned is shortened, and no
-    member embeds once more.
+    The columns of the encoders are scaled, so that none of them embeds again: the embedding is that
+    of the new encoder up to rounding.
     """
-    encoder = fitted.encoder.with_trust(doubt * float(fitted.encoder.trust))
+    encoder = fitted.encoder.with_trust(downweight * float(fitted.encoder.trust))
     embedding = fitted.embedding.clone()
     learned = embedding.shape[1] - len(HOPS) * num_attributes
-    embedding[:, :learned] *= doubt**0.5
+    embedding[:, :learned] *= downweight**0.5
     return replace(fitted, encoder=encoder, embedding=embedding)
 
 
@@ -325,12 +328,12 @@ def embedded_again(
 ) -> FittedEmbedding:
     """The fit with the embedding that its encoder gives, to the last bit."""
     embedding = embed(fitted.encoder, *encoder_inputs(training, device), fitted.plan.batch)
-    clear_tensor_caches(fitted.encoder)  # the data are no part of the model
+    clear_tensor_caches(fitted.encoder)  # the model keeps no data
     return replace(fitted, embedding=embedding)
 
 
-def member_seed(seed: int, number: int) -> int:
-    """The seed of a plan's member: the first has the fit's own, the others seeds drawn from it.
+def encoder_seed(seed: int, number: int) -> int:
+    """The seed of an encoder: the first has the fit's own, the others seeds drawn from it.
 
     Torch reads no more than 32 bits of a seed on a CPU.
     """
@@ -340,7 +343,7 @@ def member_seed(seed: int, number: int) -> int:
 
 
 def _counting(advance: Callable[[int], None]) -> Callable[[int, float], None]:
-    """Tells progress how many epochs are new; a resumed training starts with more than one."""
+    """Report the epochs that are new; a training that is resumed starts with more than one."""
     done = 0
 
     def on_epoch(epoch: int, loss: float) -> None:

@@ -1,9 +1,9 @@
-"""Link prediction: alike means linked."""
+"""Link prediction: two nodes are alike where they are linked."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,14 +19,17 @@ from xtcl.sampling.folds import Fold, link_folds
 from xtcl.tasks.link_head import LINK_SCORERS, LinkHead, SignalHead, fit_link_head
 from xtcl.tasks.logistic import RowMatrix, checked_rows
 from xtcl.tasks.metrics import auc, device_auc
-from xtcl.tasks.results import FittedEmbedding, LinkScores
-from xtcl.tasks.task import Selected, Task, Trial
+from xtcl.tasks.results import NO_SCORE, FittedEmbedding, LinkScores
+from xtcl.tasks.task import Selected, Task
 from xtcl.tasks.training_data import TrainingData
 from xtcl.training.batch import PositiveLists
 from xtcl.training.early_stopping import Scorer
 
+if TYPE_CHECKING:
+    from xtcl.tasks.fit import Trial
+
 VALIDATION_LINK_SHARE = 0.1
-"""Share of the training links that the choice of plan and scorer keeps from fits of their own."""
+"""Share of the training links that are hidden while ensemble and scorer are chosen."""
 
 
 GENTLE = TrainingConfig(
@@ -65,17 +68,17 @@ class LinkPrediction(Task):
     metric: ClassVar[str] = "auc"
 
     def recipe(self, encoder: str) -> FitConfig:
-        """One layer trained gently, or a sharper loss and longer training: hidden links will tell.
+        """One layer trained gently, or a sharper loss and longer training: hidden links decide.
 
         Sparse graphs want the first and lose up to a point with the second; dense ones gain a tenth
         or two with it. docs/accuracy.md has the figures.
         """
         return FitConfig(
             positives=10,
-            draws=2,
-            link_draws=4,
+            num_positives_per_step=2,
+            num_links_per_step=4,
             candidate_weight=0.3,
-            plans=LINK_ENSEMBLES.get(encoder, (EnsembleConfig((EncoderConfig({}, GENTLE),)),)),
+            ensembles=LINK_ENSEMBLES.get(encoder, (EnsembleConfig((EncoderConfig({}, GENTLE),)),)),
             stop_early=True,
             signals=True,
         )
@@ -86,34 +89,39 @@ class LinkPrediction(Task):
 
     def excluded(self, view: TrainingView, recipe: FitConfig) -> sp.csr_array | None:
         """Known links, where they are positives outright."""
-        return view.adjacency if recipe.link_draws else None
+        return view.adjacency if recipe.num_links_per_step else None
 
     def sources(
         self, view: TrainingView, positives: np.ndarray, recipe: FitConfig
     ) -> list[PositiveLists]:
         """Known links, and the sampler's best candidates among the unlinked."""
-        candidates = PositiveLists.from_table(positives, recipe.draws, recipe.candidate_weight)
-        if not recipe.link_draws:
+        candidates = PositiveLists.from_table(
+            positives, recipe.num_positives_per_step, recipe.candidate_weight
+        )
+        if not recipe.num_links_per_step:
             return [candidates]
-        return [PositiveLists.from_links(view.adjacency, recipe.link_draws), candidates]
+        return [PositiveLists.from_links(view.adjacency, recipe.num_links_per_step), candidates]
 
-    def choose(
-        self, side: TrainingData, recipe: FitConfig, trial: Trial, seed: int, device: torch.device
-    ) -> Selected:
-        """Plan, epochs and scorer with the best AUC on links hidden from relations to head."""
-        links = hide_links(side, VALIDATION_LINK_SHARE, seed)
-        judge = cosine_auc(links, device) if recipe.stop_early else None
-        train = trial(links.graph)
+    def choose(self, data: TrainingData, config: FitConfig, trial: Trial) -> Selected:
+        """Hide links, try each ensemble without them, and pick the one that ranks them best.
 
-        choices, verdicts = [], [float("-inf")]
-        for plan in recipe.plans:
-            tried = train(plan, judge, max(verdicts))
-            scorer = choose_scorer(links, tried.embedding, seed)
-            choices.append((links.judge(scorer, tried.embedding), tried, scorer))
-            verdicts.append(tried.verdict)
-        # max keeps the first of equals, and the plan listed first is the usual one.
-        _, best, scorer = max(choices, key=lambda choice: choice[0])
-        if not recipe.signals:
+        Relations, sampler and training see none of the hidden links. The AUC on them decides the
+        epochs, the scorer and the ensemble, which is then trained on all links.
+        """
+        seed, device = trial.options.seed, trial.options.device
+        links = hide_links(data, VALIDATION_LINK_SHARE, seed)
+        stopping = cosine_auc(links, device) if config.stop_early else None
+        sampled = trial.sample(links.graph)
+
+        tried, best_other = [], NO_SCORE
+        for ensemble in config.ensembles:
+            fitted = trial.train(links.graph, ensemble, sampled, stopping, best_other)
+            scorer = choose_scorer(links, fitted.embedding, seed)
+            tried.append((links.validation_auc(scorer, fitted.embedding), fitted, scorer))
+            best_other = max(best_other, fitted.validation_score)
+        # max takes the first of equals: the ensemble that is listed first is the usual one.
+        _, best, scorer = max(tried, key=lambda each: each[0])
+        if not config.signals:
             return Selected(best.plan, SignalHead.of(scorer))
         return Selected(best.plan, SignalHead.fit(best, scorer, *links.hidden, seed=seed))
 
@@ -143,7 +151,9 @@ class HiddenLinks:
     kept: tuple[np.ndarray, np.ndarray]
     hidden: tuple[np.ndarray, np.ndarray]
 
-    def judge(self, head: LinkHead, rows: RowMatrix, device: torch.device | None = None) -> float:
+    def validation_auc(
+        self, head: LinkHead, rows: RowMatrix, device: torch.device | None = None
+    ) -> float:
         """The AUC of a scorer on the hidden part."""
         return auc(*(head.score(rows, pairs, device) for pairs in self.hidden))
 
@@ -166,14 +176,14 @@ def _divide(
 
 
 def cosine_auc(links: HiddenLinks, device: torch.device) -> Scorer:
-    """Judges embeddings by the AUC of their cosines on the hidden links."""
+    """A scorer of embeddings: the AUC of their cosines on the hidden links."""
     sides = [torch.from_numpy(np.array(pairs)).to(device) for pairs in links.hidden]
 
-    def judge(embedding: Tensor) -> float:
+    def score(embedding: Tensor) -> float:
         rows = normalize(embedding)
         return device_auc(*((rows[u] * rows[v]).sum(dim=1) for u, v in sides))
 
-    return judge
+    return score
 
 
 def choose_scorer(
@@ -185,7 +195,7 @@ def choose_scorer(
         fit_link_head(kind, rows, *links.kept, seed=seed, validation=links.hidden, device=device)
         for kind in LINK_SCORERS
     ]
-    return max(heads, key=lambda head: links.judge(head, rows))
+    return max(heads, key=lambda head: links.validation_auc(head, rows))
 
 
 def fit_chosen(

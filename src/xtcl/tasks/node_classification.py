@@ -31,7 +31,7 @@ DEEP = EncoderConfig(
     {"width": 512, "hops": 1, "layers": 2, "batch_norm": True},
     TrainingConfig(epochs=25, anchors=2048, epoch_anchors=EPOCH_ANCHORS, temperature=0.15),
     weight=0.6,
-    caution=2.0,
+    trust_exponent=2.0,
 )
 
 
@@ -45,7 +45,7 @@ DEEP_ATTENTION = EncoderConfig(
     {"width": 512, "hops": 0, "layers": 2},
     TrainingConfig(epochs=16, anchors=2048, epoch_anchors=EPOCH_ANCHORS, temperature=0.2),
     weight=0.6,
-    caution=2.0,
+    trust_exponent=2.0,
 )
 
 
@@ -75,7 +75,11 @@ class NodeClassification(Task):
         plan = NODE_ENSEMBLES.get(encoder, EnsembleConfig())
         sampler = SamplerConfig(prior_pairs=10)
         return FitConfig(
-            sampler, least_chance=0.8, plans=(plan,), doubt=DOWNWEIGHT, sure=SELF_TRAINING_THRESHOLD
+            sampler,
+            min_probability=0.8,
+            ensembles=(plan,),
+            downweight=DOWNWEIGHT,
+            self_training_threshold=SELF_TRAINING_THRESHOLD,
         )
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
@@ -86,7 +90,7 @@ class NodeClassification(Task):
         self, view: TrainingView, positives: np.ndarray, recipe: FitConfig
     ) -> list[PositiveLists]:
         """The sampler's best candidates."""
-        return [PositiveLists.from_table(positives, recipe.draws)]
+        return [PositiveLists.from_table(positives, recipe.num_positives_per_step)]
 
     def fit_head(
         self,
@@ -112,23 +116,31 @@ class NodeClassification(Task):
         known, codes = side.labelled, side.labels[side.labelled]
         return refit_logistic(head, take_rows(embedding, known), codes)
 
-    def second_head(
+    def self_train(
         self,
         side: TrainingData,
         embedding: Tensor,
         head: LogisticHead,
-        recipe: FitConfig,
+        config: FitConfig,
         seed: int,
     ) -> LogisticHead:
-        """With the head's own sure answers for further labels."""
+        """The head fitted again, with its own confident predictions as further labels."""
         known, codes = side.labelled, side.labels[side.labelled]
-        return self_train(head, embedding, known, codes, threshold=recipe.sure, seed=seed)
+        return self_train(
+            head,
+            embedding,
+            known,
+            codes,
+            threshold=config.self_training_threshold,
+            seed=seed,
+        )
 
-    def evidence(self, head: LogisticHead) -> float:
-        """The likelihood of labels held out of the head.
+    def cv_log_likelihood(self, head: LogisticHead) -> float:
+        """Mean log-likelihood of labels held out of the head, calibrated.
 
-        The label relations have seen them, which flatters what was learned. So it must not be asked
-        how much of that to take, but where even this judge hardly prefers it, less is better.
+        The label relations have seen those labels, which makes the encoders look better than they
+        are. So it cannot decide how much weight they get; but where even this figure is hardly
+        better with them, less is better.
         """
         return head.cv_likelihood_
 

@@ -83,15 +83,15 @@ class LinkScores:
 Predictions = NodePredictions | LinkScores
 
 
-NO_POSITIVES = float("-inf")
+NO_SCORE = float("-inf")
 
 
 @dataclass(frozen=True)
 class FittedEmbedding:
     """The sampler, its positives, the trained encoder and the embeddings.
 
-    `plan` is the one followed, with the epochs that were trained; `losses` has a curve for each of
-    its members. `verdict` is the best of the judge, if there was one, on the last of them.
+    `plan` is the ensemble with the epochs that were trained; `losses` has a curve for each of its
+    encoders. `validation_score` is the best score of the last one, if there was a scorer.
     """
 
     sampler: XGSampler
@@ -100,4 +100,4 @@ class FittedEmbedding:
     encoder: EncoderEnsemble
     embedding: Tensor
     losses: tuple[tuple[float, ...], ...]
-    verdict: float = NO_POSITIVES
+    validation_score: float = NO_SCORE

@@ -1,27 +1,30 @@
-"""A task: what makes two nodes alike, and which head turns embeddings into answers."""
+"""A task: what makes two nodes alike, and which head turns embeddings into predictions."""
 
 from __future__ import annotations
 
+import json
 import math
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.config import EnsembleConfig, FitConfig
-from xtcl.graph.graph import Graph
+from xtcl.config import EnsembleConfig, FitConfig, to_builtin
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold
 from xtcl.tasks.link_head import SignalHead
 from xtcl.tasks.results import FittedEmbedding, Predictions
 from xtcl.tasks.training_data import TrainingData
 from xtcl.training.batch import PositiveLists
-from xtcl.training.early_stopping import Scorer
+
+if TYPE_CHECKING:
+    from xtcl.tasks.fit import Trial
 
 
 class Task(ABC):
@@ -29,6 +32,18 @@ class Task(ABC):
 
     name: ClassVar[str]
     metric: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        """Accept methods under the names of the last release."""
+        for old, new in (("second_head", "self_train"), ("evidence", "cv_log_likelihood")):
+            if old in vars(cls):
+                warnings.warn(
+                    f"{cls.__name__}.{old} is called {new} now; the old name goes with the next "
+                    "release.",
+                    DeprecationWarning,
+                    stacklevel=2,
+                )
+                setattr(cls, new, vars(cls)[old])
 
     @abstractmethod
     def recipe(self, encoder: str) -> FitConfig:
@@ -48,14 +63,13 @@ class Task(ABC):
     ) -> list[PositiveLists]:
         """What training draws from, given the table of the sampler's positives [V, B]."""
 
-    def choose(
-        self, side: TrainingData, recipe: FitConfig, trial: Trial, seed: int, device: torch.device
-    ) -> Selected:
-        """The plan to follow; `trial` fits on less data where something must be hidden to choose.
+    def choose(self, data: TrainingData, config: FitConfig, trial: Trial) -> Selected:
+        """The ensemble to train, and what else is decided before the fit.
 
-        Without a way to hide anything, the first.
+        A task that can hide part of its training data tries the ensembles on the rest with `trial`.
+        The others take the first.
         """
-        return Selected(recipe.plans[0])
+        return Selected(config.ensembles[0])
 
     @abstractmethod
     def fit_head(
@@ -68,41 +82,50 @@ class Task(ABC):
         """The head for `embedding`, which came from the plan of `choice`."""
 
     def finish_head(self, side: TrainingData, embedding: Tensor, head: Any) -> Any:
-        """What is left to do for a head of `fit_head` when it is the one that is taken."""
+        """The head that is taken, fitted to the end; see `xtcl.tasks.fit.with_head`."""
         return head
 
-    def second_head(
+    def self_train(
         self,
         side: TrainingData,
         embedding: Tensor,
         head: Any,
-        recipe: FitConfig,
+        config: FitConfig,
         seed: int,
     ) -> Any:
-        """What becomes of the head when it is fitted again; the head itself where it is not."""
+        """The head fitted again with its own predictions as labels; the head itself by default."""
         return head
 
-    def evidence(self, head: Any) -> float:
-        """How well the head does on what was held out of it; higher is better, nan: not known."""
+    def cv_log_likelihood(self, head: Any) -> float:
+        """Mean log-likelihood of what was held out of the head; nan where it is not known."""
         return math.nan
 
     @abstractmethod
     def answer(self, head: Any, fitted: FittedEmbedding, num_classes: int) -> Predictions:
-        """What the head says about all nodes, or about any pairs."""
+        """What the head predicts: for all nodes, or for any pairs."""
 
 
 @dataclass(frozen=True)
 class Selected:
-    """A plan, and for links the head that did best with it."""
+    """What a task chose: an ensemble, and for links the head that did best with it."""
 
     plan: EnsembleConfig
     scorer: SignalHead | None = None
 
+    def to_tensors(self) -> dict[str, Tensor]:
+        """The choice for a checkpoint."""
+        text = json.dumps(to_builtin(asdict(self.plan))).encode()
+        scorer = {} if self.scorer is None else self.scorer.to_tensors()
+        arrays = {f"scorer.{name}": torch.from_numpy(array) for name, array in scorer.items()}
+        return arrays | {"plan": torch.frombuffer(bytearray(text), dtype=torch.uint8)}
 
-Train = Callable[[EnsembleConfig, Scorer | None, float], FittedEmbedding]
-"""Trains a plan; with a judge, for as long as the judge sees it improve, and not for long where it
-stays far below the number given."""
-
-
-Trial = Callable[[Graph], Train]
-"""Runs relations and sampler on a graph, and gives a function that trains on what they found."""
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Selected:
+        """The choice that `to_tensors` wrote."""
+        plan = EnsembleConfig.from_dict(json.loads(tensors["plan"].numpy().tobytes()))
+        scorer = {
+            name.removeprefix("scorer."): tensor.numpy()
+            for name, tensor in tensors.items()
+            if name.startswith("scorer.")
+        }
+        return cls(plan, SignalHead.from_tensors(scorer) if scorer else None)

@@ -76,7 +76,7 @@ def train(
         loss: a mean over anchors in place of Equation 1.
 
     """
-    settings.checked()
+    settings.validated()
     checkpoints = checkpoints or NullCheckpoints()
     device = x.device
     sources = [source.to(device) for source in sources]
@@ -210,7 +210,7 @@ def _epoch_anchors(
     num_nodes: int, settings: TrainingConfig, generator: torch.Generator
 ) -> Iterator[Tensor]:
     """The anchors of each step of an epoch, assigned at random."""
-    steps, drawn = settings.steps(num_nodes), settings.drawn(num_nodes)
+    steps, drawn = settings.steps_per_epoch(num_nodes), settings.anchors_per_epoch(num_nodes)
     if steps == 1 and drawn == num_nodes:
         yield torch.arange(num_nodes, device=generator.device)
     else:

@@ -100,7 +100,7 @@ class Contrastive(Method):
         named = _Naming(progress, self.title)
         options = FitOptions(encoder="gcn", seed=seed, device=device, progress=named)
         found = SampledPositives(unlearned_sampler(side, device), table)
-        plan = recipe.plans[0]
+        plan = recipe.ensembles[0]
         fitted = train_ensemble(side.graph, nodes, recipe, plan, found, options)
         return with_head(side, nodes, recipe, Selected(plan), fitted, options).answer
 

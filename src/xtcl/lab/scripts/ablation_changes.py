@@ -49,7 +49,7 @@ def encoder(which: Which = every, **options: object) -> Change:
 
 def bold(which: Which) -> Change:
     """Encoders whose weight does not fall with the trust more than that of the others."""
-    return _of_members(lambda member: replace(member, caution=0.0), which)
+    return _of_members(lambda member: replace(member, trust_exponent=0.0), which)
 
 
 def training(which: Which = every, **settings: Any) -> Change:
@@ -72,7 +72,9 @@ def scaled(name: str, factor: float) -> Change:
 
 def only(which: Which) -> Change:
     """The other encoders left out; the attributes stay."""
-    return _of_plans(lambda plan: replace(plan, members=tuple(m for m in plan.members if which(m))))
+    return _of_plans(
+        lambda plan: replace(plan, encoders=tuple(m for m in plan.encoders if which(m)))
+    )
 
 
 def repeated(which: Which, times: int) -> Change:
@@ -80,11 +82,11 @@ def repeated(which: Which, times: int) -> Change:
 
     def change(plan: EnsembleConfig) -> EnsembleConfig:
         members: list[EncoderConfig] = []
-        for member in plan.members:
+        for member in plan.encoders:
             # Parts of unit length side by side: it is the squares of their weights that add up.
             part = replace(member, weight=member.weight / times**0.5)
             members += [part] * times if which(member) else [member]
-        return replace(plan, members=tuple(members))
+        return replace(plan, encoders=tuple(members))
 
     return _of_plans(change)
 
@@ -95,8 +97,12 @@ def plans(**settings: Any) -> Change:
 
 
 def _of_plans(change: Callable[[EnsembleConfig], EnsembleConfig]) -> Change:
-    return lambda recipe: replace(recipe, plans=tuple(change(plan) for plan in recipe.plans))
+    return lambda recipe: replace(
+        recipe, ensembles=tuple(change(plan) for plan in recipe.ensembles)
+    )
 
 
 def _of_members(change: Callable[[EncoderConfig], EncoderConfig], which: Which = every) -> Change:
-    return lambda recipe: recipe.each(lambda member: change(member) if which(member) else member)
+    return lambda recipe: recipe.map_encoders(
+        lambda member: change(member) if which(member) else member
+    )

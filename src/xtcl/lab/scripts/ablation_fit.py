@@ -26,7 +26,7 @@ def fit_from(
     found: SampledPositives, side: TrainingData, task: Task, recipe: FitConfig, options: FitOptions
 ) -> FittedTask:
     """The rest of `fit_task` for a recipe with one plan."""
-    (plan,) = recipe.plans
+    (plan,) = recipe.ensembles
     fitted = train_ensemble(side.graph, task, recipe, plan, found, options)
     return with_head(side, task, recipe, Selected(plan), fitted, options)
 
@@ -42,7 +42,7 @@ def fit_with_loss(
     sampler = fit_sampler(side.graph, task, recipe, options)
     best = sampler.positives(recipe.positives)
     own = replace(options, loss=make_loss(sampler, best))
-    return fit_from(SampledPositives.among(best, sampler, recipe), side, task, recipe, own)
+    return fit_from(SampledPositives.select(best, sampler, recipe), side, task, recipe, own)
 
 
 def fit_in_full_trust(

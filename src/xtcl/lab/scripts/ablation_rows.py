@@ -50,7 +50,7 @@ DEFAULT = Row("default", "the default recipe")
 
 def literal(recipe: FitConfig) -> FitConfig:
     """The paper as printed."""
-    return recipe.literal(ENCODER)
+    return recipe.as_in_paper(ENCODER)
 
 
 SHARED = (
@@ -64,13 +64,13 @@ NODES = (
     Row("base-0", "base score 0 and one sweep", sampler(base_score=0.0, sweeps=1)),
     Row("no-prior", "nothing believed of relations beforehand", sampler(prior_pairs=0)),
     Row("ties-by-chance", "ties between candidates broken by chance", sampler(tie_break=None)),
-    Row("all-candidates", "no least chance, full trust", overall(least_chance=0.0)),
+    Row("all-candidates", "no least chance, full trust", overall(min_probability=0.0)),
     Row("full-trust", "the least chance, but full trust", fit=fit_in_full_trust),
     Row("unfiltered", "the trust, but no least chance", fit=fit_unfiltered),
-    Row("no-doubt", "the trust never lowered by doubt", overall(doubt=1.0)),
-    Row("one-fit", "the head fitted once, on labels alone", overall(sure=1.0)),
-    Row("least-chance-0.5", "a least chance of 0.5", overall(least_chance=0.5)),
-    Row("least-chance-0.9", "a least chance of 0.9", overall(least_chance=0.9)),
+    Row("no-doubt", "the trust never lowered by doubt", overall(downweight=1.0)),
+    Row("one-fit", "the head fitted once, on labels alone", overall(self_training_threshold=1.0)),
+    Row("least-chance-0.5", "a least chance of 0.5", overall(min_probability=0.5)),
+    Row("least-chance-0.9", "a least chance of 0.9", overall(min_probability=0.9)),
     Row("positives-5", "B = 5 positives", overall(positives=5)),
     Row("positives-100", "B = 100 positives", overall(positives=100)),
     Row("weighted", "positives weighted by f_u(v)", fit=fit_weighted),
@@ -81,7 +81,7 @@ NODES = (
     Row(
         "two-layer-gcn",
         "a plain two-layer GCN, nothing beside it",
-        overall(plans=(EnsembleConfig((EncoderConfig(dict(PAPER_ENCODERS[ENCODER])),)),)),
+        overall(ensembles=(EnsembleConfig((EncoderConfig(dict(PAPER_ENCODERS[ENCODER])),)),)),
     ),
     Row("linear-only", "without the two-layer encoder", only(linear)),
     Row("deep-only", "without the linear encoder", only(deep)),
@@ -116,4 +116,4 @@ ROWS = {"nodes": NODES, "links": LINKS}
 
 
 def _one_plan(recipe: FitConfig, place: int) -> FitConfig:
-    return replace(recipe, plans=(recipe.plans[place],))
+    return replace(recipe, ensembles=(recipe.ensembles[place],))

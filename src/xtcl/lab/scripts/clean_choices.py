@@ -116,8 +116,8 @@ def embeddings(side: TrainingData, options: FitOptions) -> tuple[Tensor, Tensor]
     assert isinstance(options.encoder, str)  # noqa: S101 - it is one of ENCODERS
     recipe = TASK.recipe(options.encoder)
     found = sample_positives(side.graph, TASK, recipe, options)
-    fitted = train_ensemble(side.graph, TASK, recipe, recipe.plans[0], found, options)
-    doubted = with_downweighted_encoder(fitted, side.graph.num_attributes, recipe.doubt)
+    fitted = train_ensemble(side.graph, TASK, recipe, recipe.ensembles[0], found, options)
+    doubted = with_downweighted_encoder(fitted, side.graph.num_attributes, recipe.downweight)
     return fitted.embedding, doubted.embedding
 
 
