@@ -98,7 +98,6 @@ def _solve_in_turn(
     """For each C the weights of all problems, with a warm start."""
     solutions: list[Tensor] = []
     for C in Cs:
-        # On a geometric grid of C the solutions are about evenly spaced.
         start = weights if len(solutions) < 2 else 2 * solutions[-1] - solutions[-2]
         ridge = _ridge(weights, C)
         weights = _minimize(problems._replace(ridge=ridge), start, f"{C:g}", tolerance)
@@ -165,7 +164,6 @@ class _Problems(NamedTuple):
         design = self.float32_design if float32 else self.design
         num_rows = self.mask.sum(dim=(1, 2)).to(design.rows)
         model = QuadraticModel.around(design, self.ridge, point.probability, self.gram, num_rows)
-        # A right-hand side of unit norm does not underflow in float32.
         norm = _norm(point.gradient).clamp_min(_TINY)[:, None, None]
         right = (-point.gradient / norm).to(design.rows)
         return norm * self.conjugate_gradient(model, right, rtol.to(design.rows))
@@ -386,7 +384,6 @@ class ConjugateGradient:
             self._captured[key] = _CapturedStep(model, state, graph)
         captured = self._captured[key]
         if captured.state is not state:
-            # The first field of a model, the design, is always the same.
             old, new = (*captured.model[1:], *captured.state), (*model[1:], *state)
             for to, values in zip(old, new, strict=True):
                 to.copy_(values)
