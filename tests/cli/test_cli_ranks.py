@@ -25,7 +25,7 @@ STRUCK = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from contextlib import contextmanager
-from xtcl.cli.bars import Bars
+from xtcl.cli.console import Bars
 from xtcl.cli.main import main
 
 trainings = 0
