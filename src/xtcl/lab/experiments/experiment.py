@@ -1,4 +1,4 @@
-"""What a table or figure of the paper is made of: runs that hang on nothing else."""
+"""What a table or figure of the paper is made of: independent runs."""
 
 from __future__ import annotations
 
@@ -51,10 +51,9 @@ class MissingDatasetError(DataError):
 
 @dataclass
 class Context:
-    """Where runs are made: the device, the folder of data sets, and who hears of progress.
+    """Where runs are made: the device, the folder of data sets, and a callback for progress.
 
-    Graphs are read once and kept, because many runs share one; so is why one could
-    not be read.
+    Graphs are cached, because many runs share one; so is the reason why one could not be read.
     """
 
     device: torch.device
@@ -108,11 +107,11 @@ class Experiment(ABC):
 
     @abstractmethod
     def runs(self, selection: Selection) -> list[Run]:
-        """Every run that the selection asks for, those first that say most."""
+        """Every run of the selection, the most informative ones first."""
 
 
 def select_datasets(selection: Selection, usual: Sequence[str]) -> list[str]:
-    """The data sets of a selection; a quick one has Cora, which is always there, unless told."""
+    """The data sets of a selection; a quick one has Cora by default, which is always there."""
     quick = ("cora",) if selection.quick else None
     return select_names("data set", selection.datasets or quick, usual)
 
@@ -137,9 +136,10 @@ def run_missing(
 ) -> list[Record]:
     """The records of all runs; those that `file` does not hold yet are made.
 
-    A run that cannot be made (a system that refuses a graph, or a GPU that is too small) is told
-    of and left out: the others are worth having. A data set that is missing is told of once, not
-    for every run on it. Records made by other code are kept; each says which code made it.
+    A run that cannot be made (a system that refuses a graph, or a GPU that is too small) is
+    reported and left out: the others are worth having. A data set that is missing is reported
+    once, not for every run on it. Records made by other code are kept; each has the digest of the
+    code that made it.
     """
     kept = read_records(runs, file)
     missing = [m for m in runs if m.key not in kept]
