@@ -25,7 +25,7 @@ RESOLVED = {
     "device": ("pick_device",),
     "task": ("make_task",),
     "identity": ("fit_identity", "PreparedFit.identity"),
-    "test scores": ("score_on_test", "test_scores"),
+    "test scores": ("score_on_test", "score_test_side"),
 }
 """What a fit should do once, and the functions that have done it."""
 

@@ -31,7 +31,7 @@ from xtcl.tasks import make_task
 from xtcl.tasks.custom import CustomTask
 from xtcl.tasks.fit import FittedTask, fit_task
 from xtcl.tasks.link_prediction import LinkPrediction
-from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
 from xtcl.tasks.task import Task
@@ -342,7 +342,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
             known = self.training_data_.graph  # links are scored by the split alone
         if known is None:
             raise UsageError("A loaded model has no test labels: call score(split, graph).")
-        metrics = dict(test_scores(answer, known, split))
+        metrics = dict(score_test_side(answer, known, split))
         if not hasattr(self, "graph_") or split is not self.split_:  # that was checked by `fit`
             check_disjoint(self.training_data_, split)
         return metrics

@@ -18,7 +18,7 @@ from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.lab.methods.asp import (
     ASP,
-    SETTINGS,
+    ASP_SETTINGS,
     ASPSettings,
     LinearViews,
     ThinnedGraph,
@@ -222,10 +222,10 @@ def test_progress_counts_every_epoch() -> None:
 def test_settings_follow_from_the_name_and_the_task() -> None:
     asp = ASP()
     named = replace(GRAPH, name="citeseer")
-    assert SETTINGS.keys() == {"cora", "citeseer", "pubmed", "photo", "computers"}
-    assert asp.settings_for(named, "nodes") == SETTINGS["citeseer"]
-    assert asp.settings_for(named, "links") == replace(SETTINGS["citeseer"], temperature=0.2)
-    links = replace(SETTINGS["cora"], temperature=0.2, neighbours=100)
+    assert ASP_SETTINGS.keys() == {"cora", "citeseer", "pubmed", "photo", "computers"}
+    assert asp.settings_for(named, "nodes") == ASP_SETTINGS["citeseer"]
+    assert asp.settings_for(named, "links") == replace(ASP_SETTINGS["citeseer"], temperature=0.2)
+    links = replace(ASP_SETTINGS["cora"], temperature=0.2, neighbours=100)
     assert asp.settings_for(replace(GRAPH, name="cora"), "links") == links
 
 

@@ -118,7 +118,7 @@ def test_column_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     filters = random_filters()
     found = []
     for block in (3, 7):
-        monkeypatch.setattr(chebyshev, "BLOCK", block)
+        monkeypatch.setattr(chebyshev, "COLUMNS_PER_FILTER", block)
         seen = rows.clone().requires_grad_()
         low, high = filters(seen, LAPLACIAN)
         torch.autograd.backward((low * target - high).square().sum())

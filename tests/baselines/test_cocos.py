@@ -30,7 +30,7 @@ from xtcl.lab.methods.cocos import (
 )
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
-from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.results import NodePredictions
 from xtcl.tasks.training_data import TrainingData, training_data
 from xtcl.training.trainer import embed
@@ -171,7 +171,7 @@ def test_the_first_stage_is_plain_supervised_training() -> None:
 def test_classes_of_a_planted_graph_are_found() -> None:
     found = fitted(GRAPH)
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
-    assert test_scores(NodePredictions(found), GRAPH, SPLIT)["accuracy"] > 0.9  # chance: 0.33
+    assert score_test_side(NodePredictions(found), GRAPH, SPLIT)["accuracy"] > 0.9  # chance: 0.33
 
 
 def test_the_second_stage_helps_where_labels_are_few() -> None:
@@ -190,7 +190,9 @@ def test_the_second_stage_helps_where_labels_are_few() -> None:
         split = node_split(graph, per_class=3, seed=seed)
         settings = replace(SHORT, first_epochs=60, second_epochs=60)
         first, both = (
-            test_scores(NodePredictions(fitted(graph, each, split=split)), graph, split)["accuracy"]
+            score_test_side(NodePredictions(fitted(graph, each, split=split)), graph, split)[
+                "accuracy"
+            ]
             for each in (replace(settings, second_rate=0.0, second_epochs=1), settings)
         )
         gains.append(both - first)
@@ -226,7 +228,7 @@ def test_test_labels_change_nothing() -> None:
 def test_a_graph_without_attributes_is_answered() -> None:
     bare = Graph.from_arrays(None, GRAPH.edges, GRAPH.labels, num_nodes=GRAPH.num_nodes)
     found = fitted(bare, replace(SHORT, first_epochs=80))
-    assert test_scores(NodePredictions(found), bare, SPLIT)["accuracy"] > 0.6
+    assert score_test_side(NodePredictions(found), bare, SPLIT)["accuracy"] > 0.6
 
 
 def test_isolated_nodes_single_labels_and_empty_rows_are_answered() -> None:
@@ -239,7 +241,7 @@ def test_isolated_nodes_single_labels_and_empty_rows_are_answered() -> None:
     split = node_split(graph, per_class=1, seed=0)
     found = fitted(graph, split=split)
     assert np.isfinite(found).all()
-    assert test_scores(NodePredictions(found), graph, split)["accuracy"] > 0.5
+    assert score_test_side(NodePredictions(found), graph, split)["accuracy"] > 0.5
 
 
 def test_one_class_and_a_graph_labelled_throughout_are_answered() -> None:

@@ -24,7 +24,7 @@ from xtcl.progress import Progress
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.view import LABELS, TrainingView
 from xtcl.tasks.fit import FitOptions, sample_positives
-from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.results import NodePredictions
 from xtcl.tasks.training_data import TrainingData, training_data
@@ -212,7 +212,7 @@ def test_all_beat_chance_and_the_ceiling_beats_the_others() -> None:
 
     side = training_data(FAINT, SPLIT)
     figures = {
-        name: test_scores(fitted(method, side), FAINT, SPLIT)["accuracy"]
+        name: score_test_side(fitted(method, side), FAINT, SPLIT)["accuracy"]
         for name, method in methods(FAINT.labels, RECIPE.map_encoders(quick)).items()
     }
     ceiling = figures.pop("ceiling-scl")

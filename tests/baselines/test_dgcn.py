@@ -19,8 +19,8 @@ from xtcl.graph.splits import link_split, node_split
 from xtcl.lab.methods import dgcn
 from xtcl.lab.methods.dgcn import (
     DGCN,
-    OTHER,
-    PUBLISHED,
+    DGCN_DEFAULT,
+    DGCN_SETTINGS,
     DualLinks,
     DualSettings,
     TwoLayerDualGCN,
@@ -28,7 +28,7 @@ from xtcl.lab.methods.dgcn import (
 )
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
-from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.results import LinkScores, NodePredictions
 from xtcl.tasks.training_data import TrainingData, training_data
 from xtcl.training.trainer import seeded
@@ -98,7 +98,7 @@ def test_channels_share_their_weights_and_differ_in_the_graph() -> None:
 
 def test_training_is_gradient_descent_on_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = DualSettings(learning_rate=2.0, dropout=0.0, epochs=6, ramp_up=4)
-    monkeypatch.setattr(dgcn, "OTHER", settings)
+    monkeypatch.setattr(dgcn, "DGCN_DEFAULT", settings)
     side = training_data(GRAPH, NODES)
     found = nodes_of(DGCN(), side, seed=8)
 
@@ -154,14 +154,14 @@ def test_links_train_the_mean_of_both_channels() -> None:
 def test_classes_of_a_planted_graph_are_found() -> None:
     found = nodes_of(DGCN(), training_data(GRAPH, NODES))
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
-    assert test_scores(NodePredictions(found), GRAPH, NODES)["accuracy"] > 0.8  # chance: 0.33
+    assert score_test_side(NodePredictions(found), GRAPH, NODES)["accuracy"] > 0.8  # chance: 0.33
 
 
 def test_links_of_a_planted_graph_outscore_non_links() -> None:
     side = training_data(GRAPH, LINKS)
     answer = DGCN(epochs=40).fit(side, "links", seed=0, device=CPU, progress=Progress())
     # Links inside a class cannot be told from its non-links: nobody gets far above 0.8 here.
-    assert test_scores(answer, GRAPH, LINKS)["auc"] > 0.7
+    assert score_test_side(answer, GRAPH, LINKS)["auc"] > 0.7
 
 
 def test_the_unsupervised_term_brings_the_channels_together(
@@ -181,7 +181,7 @@ def test_the_unsupervised_term_brings_the_channels_together(
             return dual_loss(near, far, *rest, weight=weight)
 
         monkeypatch.setattr(dgcn, "dual_loss", spy)
-        monkeypatch.setattr(dgcn, "OTHER", replace(OTHER, consistency=consistency))
+        monkeypatch.setattr(dgcn, "DGCN_DEFAULT", replace(DGCN_DEFAULT, consistency=consistency))
         nodes_of(DGCN(), side)
         return float(np.mean(gaps[-20:]))
 
@@ -204,7 +204,7 @@ def test_same_seed_gives_same_bytes() -> None:
 def test_a_graph_without_attributes_is_answered() -> None:
     bare = Graph.from_arrays(None, GRAPH.edges, GRAPH.labels, num_nodes=200)
     found = nodes_of(DGCN(), training_data(bare, NODES))
-    assert test_scores(NodePredictions(found), bare, NODES)["accuracy"] > 0.6
+    assert score_test_side(NodePredictions(found), bare, NODES)["accuracy"] > 0.6
     scores = links_of(DGCN(epochs=5), training_data(bare, LINKS))
     assert np.isfinite(scores).all()
 
@@ -226,8 +226,8 @@ def test_lone_nodes_and_a_class_with_one_label_are_answered() -> None:
 def test_a_known_graph_has_its_own_settings_and_epochs_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert set(PUBLISHED) <= {"cora", "citeseer", "pubmed", "photo", "computers"}
-    monkeypatch.setattr(dgcn, "PUBLISHED", {GRAPH.name: replace(OTHER, epochs=7)})
+    assert set(DGCN_SETTINGS) <= {"cora", "citeseer", "pubmed", "photo", "computers"}
+    monkeypatch.setattr(dgcn, "DGCN_SETTINGS", {GRAPH.name: replace(DGCN_DEFAULT, epochs=7)})
     for method, epochs in ((DGCN(), 7), (DGCN(epochs=3), 3)):
         progress = Recorder()
         side = training_data(GRAPH, NODES)

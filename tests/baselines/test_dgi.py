@@ -11,7 +11,7 @@ from small_runs import Recorder
 
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.lab.methods.dgi import DGI, PUBLISHED, DGISettings, InfomaxNetwork
+from xtcl.lab.methods.dgi import DGI, DGI_SETTINGS, DGISettings, InfomaxNetwork
 from xtcl.lab.methods.self_supervised import train_until_flat
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
@@ -85,8 +85,8 @@ def test_sparse_attributes_are_the_same_attributes() -> None:
 
 
 def test_settings_go_by_the_name_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {"pubmed": DGISettings(width=256)} == PUBLISHED
-    monkeypatch.setitem(PUBLISHED, "mine", DGISettings(width=6, epochs=1))
+    assert {"pubmed": DGISettings(width=256)} == DGI_SETTINGS
+    monkeypatch.setitem(DGI_SETTINGS, "mine", DGISettings(width=6, epochs=1))
     named = Graph.from_arrays(GRAPH.attributes, GRAPH.edges, name="mine")
     found = DGI().embed(named, seed=0, device=CPU, progress=Progress())
     assert found.shape == (200, 6)

@@ -16,7 +16,7 @@ from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import node_split
 from xtcl.lab.methods.meta_pn import (
-    SETTINGS,
+    META_PN_SETTINGS,
     SMOOTHING_HOPS,
     FixedRows,
     Lesson,
@@ -32,7 +32,7 @@ from xtcl.lab.methods.meta_pn import (
 )
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Advance, Progress
-from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.results import NodePredictions
 from xtcl.tasks.training_data import TrainingData, training_data
 from xtcl.training.trainer import seeded
@@ -57,7 +57,7 @@ def chances_of(
 
 
 def accuracy(found: np.ndarray, graph: Graph) -> float:
-    return test_scores(NodePredictions(found), graph, SPLIT)["accuracy"]
+    return score_test_side(NodePredictions(found), graph, SPLIT)["accuracy"]
 
 
 def lesson_of(side: TrainingData, hops: int) -> Lesson:
@@ -178,7 +178,7 @@ def test_classes_of_a_planted_graph_are_found() -> None:
 
 
 def test_published_settings_serve_the_planted_graph_too() -> None:
-    assert accuracy(chances_of(SIDE, SETTINGS["cora"]), GRAPH) > 0.8
+    assert accuracy(chances_of(SIDE, META_PN_SETTINGS["cora"]), GRAPH) > 0.8
 
 
 def test_links_carry_labels_to_nodes_that_have_nothing_else() -> None:
@@ -225,7 +225,7 @@ def test_a_class_may_have_one_label_or_none(kept: int) -> None:
 
 
 def test_settings_go_by_the_name_of_the_graph() -> None:
-    for name, settings in (("cora", SETTINGS["cora"]), ("mine", MetaPNSettings())):
+    for name, settings in (("cora", META_PN_SETTINGS["cora"]), ("mine", MetaPNSettings())):
         side = TrainingData(replace(SIDE.graph, name=name))
         np.testing.assert_array_equal(chances_of(side), chances_of(side, settings))
 

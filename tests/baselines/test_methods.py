@@ -19,7 +19,7 @@ from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import link_split, node_split
 from xtcl.progress import Progress
-from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.results import LinkScores, NodePredictions
 from xtcl.tasks.training_data import TrainingData, training_data
 
@@ -58,7 +58,7 @@ def links_of(method: Method, side: TrainingData, seed: int = 0) -> np.ndarray:
 def test_classes_of_a_planted_graph_are_found(method: Method) -> None:
     found = nodes_of(method, training_data(GRAPH, NODES))
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
-    assert test_scores(NodePredictions(found), GRAPH, NODES)["accuracy"] > 0.8  # chance: 0.33
+    assert score_test_side(NodePredictions(found), GRAPH, NODES)["accuracy"] > 0.8  # chance: 0.33
 
 
 @each_control
@@ -66,7 +66,7 @@ def test_links_of_a_planted_graph_outscore_non_links(method: Method) -> None:
     side = training_data(GRAPH, LINKS)
     answer = method.fit(side, "links", seed=0, device=CPU, progress=Progress())
     # Links inside a class cannot be told from its non-links: nobody gets far above 0.8 here.
-    assert test_scores(answer, GRAPH, LINKS)["auc"] > 0.7
+    assert score_test_side(answer, GRAPH, LINKS)["auc"] > 0.7
 
 
 def global_states() -> list[bytes]:
@@ -116,7 +116,7 @@ def test_a_graph_without_attributes_is_answered(method: Method) -> None:
     bare = Graph.from_arrays(None, GRAPH.edges, GRAPH.labels, num_nodes=GRAPH.num_nodes)
     found = nodes_of(method, training_data(bare, NODES))
     assert found.shape == (200, 3)
-    accuracy = test_scores(NodePredictions(found), bare, NODES)["accuracy"]
+    accuracy = score_test_side(NodePredictions(found), bare, NODES)["accuracy"]
     assert accuracy > 0.6 or method.name == "logistic"
     assert np.isfinite(links_of(method, training_data(bare, LINKS))).all()
 

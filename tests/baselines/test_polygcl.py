@@ -15,7 +15,7 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.splits import node_split
 from xtcl.lab.methods.polygcl import (
     PLAIN,
-    SETTINGS,
+    POLYGCL_SETTINGS,
     PolyGCL,
     PolyGCLSettings,
     SpectralNetwork,
@@ -25,7 +25,7 @@ from xtcl.lab.methods.polygcl import (
 from xtcl.lab.methods.self_supervised import train_until_flat
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
-from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.training_data import training_data
 from xtcl.training.trainer import seeded
 
@@ -134,12 +134,14 @@ def test_training_learns_to_tell_the_graph_from_shuffled_ones() -> None:
 
 
 def test_settings_go_by_the_name_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert SETTINGS.keys() == {"cora", "citeseer", "pubmed", "photo", "computers"}
-    assert [name for name, settings in SETTINGS.items() if settings.normalised] == ["pubmed"]
-    patience = {name: settings.patience for name, settings in SETTINGS.items()}
+    assert POLYGCL_SETTINGS.keys() == {"cora", "citeseer", "pubmed", "photo", "computers"}
+    assert [name for name, settings in POLYGCL_SETTINGS.items() if settings.normalised] == [
+        "pubmed"
+    ]
+    patience = {name: settings.patience for name, settings in POLYGCL_SETTINGS.items()}
     assert patience.pop("pubmed") == PolyGCLSettings().patience
     assert set(patience.values()) == {20}
-    monkeypatch.setitem(SETTINGS, "mine", PolyGCLSettings(width=6, epochs=1))
+    monkeypatch.setitem(POLYGCL_SETTINGS, "mine", PolyGCLSettings(width=6, epochs=1))
     named = Graph.from_arrays(GRAPH.attributes, GRAPH.edges, name="mine")
     found = PolyGCL().embed(named, seed=0, device=CPU, progress=Progress())
     assert found.shape == (200, 6)
@@ -183,7 +185,7 @@ def test_settings_for_any_graph_find_classes_in_links_from_any_start(seed: int) 
     answer = PolyGCL().fit(
         training_data(graph, split), "nodes", seed=seed, device=CPU, progress=Progress()
     )
-    assert test_scores(answer, graph, split)["accuracy"] > 0.9  # attributes alone: 0.36
+    assert score_test_side(answer, graph, split)["accuracy"] > 0.9  # attributes alone: 0.36
 
 
 def test_classes_that_avoid_each_other_are_found_at_high_frequency() -> None:
@@ -194,7 +196,7 @@ def test_classes_that_avoid_each_other_are_found_at_high_frequency() -> None:
     answer = PolyGCL(SMALL).fit(
         training_data(graph, split), "nodes", seed=0, device=CPU, progress=Progress()
     )
-    assert test_scores(answer, graph, split)["accuracy"] > 0.9  # chance: 0.5
+    assert score_test_side(answer, graph, split)["accuracy"] > 0.9  # chance: 0.5
 
 
 def test_every_epoch_is_told() -> None:

@@ -18,7 +18,7 @@ from xtcl.lab.methods.polygcl import PLAIN, PolyGCL
 from xtcl.lab.methods.self_supervised import SelfSupervised
 from xtcl.lab.methods.sugrl import SUGRL, SUGRLSettings
 from xtcl.progress import Progress
-from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.results import NodePredictions
 from xtcl.tasks.training_data import TrainingData, training_data
 
@@ -51,7 +51,7 @@ def test_classes_of_a_planted_graph_are_found(system: SelfSupervised) -> None:
     split = node_split(GRAPH, 0.1, seed=3)
     side = training_data(GRAPH, split)
     answer = system.fit(side, "nodes", seed=0, device=CPU, progress=Progress())
-    assert test_scores(answer, GRAPH, split)["accuracy"] > 0.9  # chance: 0.33
+    assert score_test_side(answer, GRAPH, split)["accuracy"] > 0.9  # chance: 0.33
 
 
 @each_system
@@ -59,7 +59,7 @@ def test_links_of_a_planted_graph_outscore_non_links(system: SelfSupervised) -> 
     split = link_split(GRAPH, 0.8, seed=3)
     side = training_data(GRAPH, split)
     answer = system.fit(side, "links", seed=0, device=CPU, progress=Progress())
-    assert test_scores(answer, GRAPH, split)["auc"] > 0.75  # nobody gets far above 0.8
+    assert score_test_side(answer, GRAPH, split)["auc"] > 0.75  # nobody gets far above 0.8
 
 
 @each_system

@@ -17,7 +17,7 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.splits import link_split, node_split
 from xtcl.lab.methods import subgraph as subgraph_network
 from xtcl.lab.methods.subgraph import (
-    SETTINGS,
+    SUBGRAPH_SETTINGS,
     USUAL,
     PairInputs,
     PairNetwork,
@@ -30,7 +30,7 @@ from xtcl.lab.methods.subgraph import (
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.propagation import Propagation
 from xtcl.progress import Progress
-from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.training_data import TrainingData, training_data
 from xtcl.training.trainer import seeded
 
@@ -108,7 +108,7 @@ def test_loss_and_network_are_their_formulas(monkeypatch: pytest.MonkeyPatch) ->
     network, losses = train_pairs(inputs, targets, settings, seed=7)
     assert len(losses) == 4
     assert losses[0] == pytest.approx(cross_entropy(looped_odds(fresh, inputs, False), targets))
-    monkeypatch.setattr(subgraph_network, "SCORED_AT_ONCE", 7)
+    monkeypatch.setattr(subgraph_network, "SUBGRAPH_PAIRS_AT_ONCE", 7)
     expected = looped_odds(network, inputs, True)
     np.testing.assert_allclose(log_odds(network, inputs).tolist(), expected, atol=1e-5)
 
@@ -128,7 +128,7 @@ def test_an_epoch_has_even_batches_and_small_graphs_more_epochs() -> None:
 
 
 def test_pubmed_alone_looks_three_hops_far() -> None:
-    assert SETTINGS["pubmed"].hops == 3
+    assert SUBGRAPH_SETTINGS["pubmed"].hops == 3
     assert USUAL.hops == 2
 
 
@@ -161,7 +161,7 @@ def test_links_of_a_planted_graph_outscore_non_links() -> None:
     side = training_data(GRAPH, SPLIT)
     answer = SubGraph().fit(side, "links", seed=0, device=CPU, progress=Progress())
     # Links inside a class cannot be told from its non-links: nobody gets far above 0.8 here.
-    assert test_scores(answer, GRAPH, SPLIT)["auc"] > 0.7
+    assert score_test_side(answer, GRAPH, SPLIT)["auc"] > 0.7
 
 
 def caves(count: int, size: int) -> Graph:
@@ -178,7 +178,7 @@ def test_structure_alone_tells_links_where_it_can() -> None:
     split = link_split(graph, 0.7, seed=0)
     side = training_data(graph, split)
     answer = SubGraph().fit(side, "links", seed=0, device=CPU, progress=Progress())
-    assert test_scores(answer, graph, split)["auc"] > 0.95
+    assert score_test_side(answer, graph, split)["auc"] > 0.95
     isolated = np.array([[0, graph.num_nodes - 2, 3], [graph.num_nodes - 1] * 2 + [3]])
     assert np.isfinite(answer.score(isolated)).all()
 

@@ -15,8 +15,8 @@ from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import node_split
 from xtcl.lab.methods.sugrl import (
-    PUBLISHED,
     SUGRL,
+    SUGRL_SETTINGS,
     Perceptron,
     SUGRLSettings,
     Surroundings,
@@ -24,7 +24,7 @@ from xtcl.lab.methods.sugrl import (
 )
 from xtcl.progress import Progress
 from xtcl.relations.sparse import quiet_sparse
-from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.training_data import training_data
 
 CPU = torch.device("cpu")
@@ -129,7 +129,7 @@ def test_training_brings_classes_closer_than_random_weights_do() -> None:
         answer = SUGRL(settings).fit(
             training_data(harder, split), "nodes", seed=0, device=CPU, progress=Progress()
         )
-        return test_scores(answer, harder, split)["accuracy"]
+        return score_test_side(answer, harder, split)["accuracy"]
 
     untrained = replace(SMALL, learning_rate=0.0, epochs=1)
     assert accuracy(replace(SMALL, epochs=150)) > accuracy(untrained) + 0.05
@@ -143,13 +143,13 @@ def test_progress_counts_every_epoch() -> None:
 
 def test_settings_follow_from_the_name_and_the_task() -> None:
     sugrl = SUGRL()
-    assert PUBLISHED.keys() == {"cora", "citeseer", "pubmed", "photo", "computers"}
-    for name, settings in PUBLISHED.items():
+    assert SUGRL_SETTINGS.keys() == {"cora", "citeseer", "pubmed", "photo", "computers"}
+    for name, settings in SUGRL_SETTINGS.items():
         named = replace(GRAPH, name=name)
         assert sugrl.settings_for(named, "nodes") == settings
         pull = 200.0 if name == "computers" else settings.pull
         assert sugrl.settings_for(named, "links") == replace(settings, pull=pull)
-    assert sugrl.settings_for(GRAPH, "nodes") == PUBLISHED["cora"] == SUGRLSettings()
+    assert sugrl.settings_for(GRAPH, "nodes") == SUGRL_SETTINGS["cora"] == SUGRLSettings()
 
 
 def test_what_cannot_be_done_is_refused() -> None:

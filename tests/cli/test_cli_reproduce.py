@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from xtcl.cli.main import app
 from xtcl.lab.experiments.comparison import Comparison
-from xtcl.lab.experiments.experiment import Context, Measurement, Plain
+from xtcl.lab.experiments.experiment import Context, Plain, Run
 from xtcl.lab.experiments.records import RecordFile
 
 USAGE, DATA, INTERRUPTED = 2, 3, 130
@@ -74,13 +74,13 @@ def test_misuse_is_a_sentence(arguments: list[str], sentence: str, tmp_path: Pat
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(
         self: Comparison, dataset: str, method: str, seed: int, nodes: int | None
-    ) -> Measurement:
+    ) -> Run:
         def measure(bench: Context) -> Plain:
             raise KeyboardInterrupt
 
-        return Measurement({"dataset": dataset, "method": method, "seed": seed}, measure)
+        return Run({"dataset": dataset, "method": method, "seed": seed}, measure)
 
-    monkeypatch.setattr(Comparison, "measurement", interrupted)
+    monkeypatch.setattr(Comparison, "run", interrupted)
     result = reproduce("table-nodes", "--quick", "--out", str(tmp_path))
     assert result.exit_code == INTERRUPTED
     assert "the same command goes on" in result.stderr

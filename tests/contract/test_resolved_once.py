@@ -26,7 +26,7 @@ PREPARED = {
     "task": "tasks/__init__.py:make_task",
     "whole fit": "prepare.py:prepare",
 }
-FITTED = {"identity": "prepare.py:identity", "test side": "tasks/metrics.py:test_scores"}
+FITTED = {"identity": "prepare.py:identity", "test side": "tasks/metrics.py:score_test_side"}
 
 
 def calls_of(*arguments: str) -> Counter[str]:

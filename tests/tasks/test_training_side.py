@@ -13,7 +13,7 @@ from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit, link_split, node_split
 from xtcl.graph.validation import Repairs
-from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.results import LinkScores, NodePredictions
 from xtcl.tasks.training_data import TrainingData, training_data
 
@@ -86,8 +86,8 @@ def test_node_scores_are_those_of_the_test_nodes() -> None:
     wrong = perfect.copy()
     wrong[split.train] = np.roll(wrong[split.train], 1, axis=1)  # training nodes do not count
     wrong[split.test[:6]] = np.roll(wrong[split.test[:6]], 1, axis=1)
-    assert test_scores(NodePredictions(perfect), graph, split)["accuracy"] == 1.0
-    found = test_scores(NodePredictions(wrong), graph, split)["accuracy"]
+    assert score_test_side(NodePredictions(perfect), graph, split)["accuracy"] == 1.0
+    found = score_test_side(NodePredictions(wrong), graph, split)["accuracy"]
     assert found == pytest.approx(1 - 6 / len(split.test))
 
 
@@ -99,10 +99,10 @@ def test_link_scores_are_those_of_the_test_pairs() -> None:
     def known(pairs: np.ndarray) -> np.ndarray:
         return np.array([float((int(u), int(v)) in links) for u, v in pairs.T])
 
-    assert test_scores(LinkScores(known), graph, split)["auc"] == 1.0
-    assert test_scores(LinkScores(lambda p: -known(p)), graph, split)["auc"] == 0.0
+    assert score_test_side(LinkScores(known), graph, split)["auc"] == 1.0
+    assert score_test_side(LinkScores(lambda p: -known(p)), graph, split)["auc"] == 0.0
     constant = LinkScores(lambda pairs: np.zeros(pairs.shape[1]))
-    assert test_scores(constant, graph, split)["auc"] == 0.5
+    assert score_test_side(constant, graph, split)["auc"] == 0.5
 
 
 def test_the_likeliest_class_is_the_prediction() -> None:
@@ -115,10 +115,10 @@ def test_a_split_of_the_wrong_kind_or_graph_is_named() -> None:
     nodes, links = node_split(graph), link_split(graph)
     answer = NodePredictions(np.full((60, 3), 1 / 3))
     with pytest.raises(UsageError, match="A split of links cannot score"):
-        test_scores(answer, graph, links)
+        score_test_side(answer, graph, links)
     with pytest.raises(UsageError, match="A split of nodes cannot score"):
-        test_scores(LinkScores(lambda pairs: pairs[0]), graph, nodes)
+        score_test_side(LinkScores(lambda pairs: pairs[0]), graph, nodes)
     for test in ([3, 60], [-1, 3]):
         outside = NodeSplit(nodes.train, np.array(test), 0)
         with pytest.raises(DataError, match="use the graph it was made from"):
-            test_scores(answer, graph, outside)
+            score_test_side(answer, graph, outside)

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.nn import GATConv
 
-from xtcl.baselines.supervised import LINKS, Supervised, SupervisedSettings
+from xtcl.baselines.supervised import LINK_SETTINGS, Supervised, SupervisedSettings
 
 HEADS = 8
 
 
-CITATIONS = SupervisedSettings(
+GAT_CITATIONS = SupervisedSettings(
     hidden=64,
     dropout=0.6,
     learning_rate=0.005,
@@ -25,7 +25,7 @@ CITATIONS = SupervisedSettings(
 )
 
 
-TUNED = SupervisedSettings(
+GAT_TUNED = SupervisedSettings(
     hidden=64, dropout=0.5, learning_rate=0.001, weight_decay=5e-5, epochs=1000, norm=True
 )
 
@@ -97,14 +97,17 @@ class GAT(Supervised):
 
     name: ClassVar[str] = "gat"
     title: ClassVar[str] = "GAT"
-    settings: ClassVar[dict[str, SupervisedSettings]] = {"nodes": CITATIONS, "links": LINKS}
+    settings: ClassVar[dict[str, SupervisedSettings]] = {
+        "nodes": GAT_CITATIONS,
+        "links": LINK_SETTINGS,
+    }
 
     published: ClassVar[dict[tuple[str, str], SupervisedSettings]] = {
         ("nodes", "pubmed"): replace(
-            CITATIONS, learning_rate=0.01, weight_decay=1e-3, last_heads=8
+            GAT_CITATIONS, learning_rate=0.01, weight_decay=1e-3, last_heads=8
         ),
-        ("nodes", "computers"): TUNED,
-        ("nodes", "photo"): replace(TUNED, layers=3, residual=True),
+        ("nodes", "computers"): GAT_TUNED,
+        ("nodes", "photo"): replace(GAT_TUNED, layers=3, residual=True),
     }
 
     def network(self, in_features: int, width: int, settings: SupervisedSettings) -> nn.Module:

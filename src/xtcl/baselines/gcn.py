@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from xtcl.baselines.supervised import LINKS, Supervised, SupervisedSettings
+from xtcl.baselines.supervised import LINK_SETTINGS, Supervised, SupervisedSettings
 from xtcl.nn.functional import sparse_dropout_linear
 from xtcl.nn.propagation import Propagation
 
@@ -115,7 +115,7 @@ class GCN(Supervised):
         "nodes": SupervisedSettings(
             hidden=64, dropout=0.5, learning_rate=0.01, weight_decay=5e-4, epochs=200
         ),
-        "links": LINKS,
+        "links": LINK_SETTINGS,
     }
 
     def network(self, in_features: int, width: int, settings: SupervisedSettings) -> nn.Module:

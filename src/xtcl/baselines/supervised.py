@@ -62,7 +62,7 @@ class SupervisedSettings:
         return PairPerceptron(self.width, self.dropout) if self.perceptron else None
 
 
-LINKS = SupervisedSettings(
+LINK_SETTINGS = SupervisedSettings(
     hidden=0,
     dropout=0.5,
     learning_rate=0.001,

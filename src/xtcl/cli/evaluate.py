@@ -149,20 +149,20 @@ def reproduce(
     from xtcl.lab.experiments.records import RecordFile
 
     experiment = make_experiment(name)
-    scope = Selection(_names(datasets), _names(methods), splits, quick, seed)
-    measurements = experiment.measurements(scope)
+    selection = Selection(_names(datasets), _names(methods), splits, quick, seed)
+    runs = experiment.runs(selection)
     notes = Console(stderr=True)
     folder = out / experiment.name
     file = RecordFile(folder / f"{experiment.name}.jsonl", old=folder / "runs")
     try:
         if draw_only:
-            records = list(read_records(measurements, file).values())
+            records = list(read_records(runs, file).values())
         else:
-            bench = Context(pick_device(device), data, Bars(notes))
+            context = Context(pick_device(device), data, Bars(notes))
             records = run_missing(
-                measurements,
+                runs,
                 file,
-                bench,
+                context,
                 lambda line: notes.print(line, markup=False, highlight=False),
             )
     except KeyboardInterrupt:
@@ -170,17 +170,17 @@ def reproduce(
         raise typer.Exit(INTERRUPTED) from None
     if not records:
         state = f"is in {file.path}" if draw_only else "could be made"
-        raise DataError(f"None of the {len(measurements)} runs of '{name}' {state}.")
+        raise DataError(f"None of the {len(runs)} runs of '{name}' {state}.")
     page = draw_experiment(experiment, records, folder)
     if as_json:
-        described = {"name": experiment.name, "asked": len(measurements), "out": str(page.parent)}
+        described = {"name": experiment.name, "asked": len(runs), "out": str(page.parent)}
         typer.echo(json.dumps(described | {"runs": [asdict(record) for record in records]}))
     else:
         typer.echo(page.read_text(encoding="utf-8"))
     notes.print(f"Written to {page.parent}.", markup=False, soft_wrap=True)
-    if len(records) < len(measurements) and not draw_only:
-        missing = len(measurements) - len(records)
-        raise DataError(f"{missing} of {len(measurements)} runs could not be made; see above.")
+    if len(records) < len(runs) and not draw_only:
+        missing = len(runs) - len(records)
+        raise DataError(f"{missing} of {len(runs)} runs could not be made; see above.")
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -15,7 +15,7 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak, link_split, node_split
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
-from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.training_data import training_data
 
 
@@ -91,7 +91,7 @@ def score_method(
         training_data(graph, split), task.name, seed=seed, device=device, progress=progress
     )
     seconds = time.perf_counter() - start
-    return test_scores(answer, graph, split)[task.metric], seconds
+    return score_test_side(answer, graph, split)[task.metric], seconds
 
 
 def evaluate(

@@ -25,7 +25,7 @@ from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, fit_task
 from xtcl.tasks.link_prediction import hide_links
 from xtcl.tasks.logistic import stratified_folds
-from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.task import Task
 from xtcl.tasks.training_data import Split, TrainingData, training_data
 from xtcl.training.checkpoint import NullCheckpoints
@@ -193,7 +193,7 @@ def validation_score(
         seen = training_data(side.graph, split, use_labels=True)
         own = replace(options, seed=split.seed, checkpoints=NullCheckpoints())
         answer = fit_task(seen, task, recipe, own).answer
-        scores.append(test_scores(answer, side.graph, split)[task.metric])
+        scores.append(score_test_side(answer, side.graph, split)[task.metric])
     return float(np.mean(scores))
 
 

@@ -181,7 +181,7 @@ def _pos_and_neg(pos_scores: ArrayLike, neg_scores: ArrayLike) -> tuple[_Floats,
     return pos, neg
 
 
-def test_scores(answer: Predictions, graph: Graph, split: Split) -> Mapping[str, float]:
+def score_test_side(answer: Predictions, graph: Graph, split: Split) -> Mapping[str, float]:
     """The metrics of predictions on the test nodes or links of a split."""
     if isinstance(answer, NodePredictions) and isinstance(split, NodeSplit):
         labels = TrainingData(graph).labels

@@ -15,7 +15,7 @@ import torch
 from xtcl.errors import DataError
 from xtcl.graph.graph import Graph
 from xtcl.lab.experiments import experiment
-from xtcl.lab.experiments.experiment import Context, Measurement, Plain, run_missing, spell_out
+from xtcl.lab.experiments.experiment import Context, Plain, Run, run_missing, spell_out
 from xtcl.lab.experiments.provenance import provenance
 from xtcl.lab.experiments.records import RecordFile
 
@@ -28,14 +28,14 @@ class Counter:
     def __init__(self) -> None:
         self.asked: list[int] = []
 
-    def measurement(self, number: int) -> Measurement:
+    def measurement(self, number: int) -> Run:
         def measure(bench: Context) -> Plain:
             self.asked.append(number)
             if number < 0:
                 raise DataError("No negative numbers here.")
             return {"square": number**2}
 
-        return Measurement({"kind": "square", "number": number}, measure)
+        return Run({"kind": "square", "number": number}, measure)
 
 
 def run(counter: Counter, numbers: list[int], path: Path) -> tuple[list[Plain], list[str]]:
@@ -113,8 +113,8 @@ def test_a_missing_data_set_is_looked_for_and_told_of_once(
 
     monkeypatch.setattr(experiment, "load_dataset", nowhere)
 
-    def on(name: str, seed: int) -> Measurement:
-        return Measurement(
+    def on(name: str, seed: int) -> Run:
+        return Run(
             {"dataset": name, "seed": seed}, lambda bench: {"nodes": bench.graph(name).num_nodes}
         )
 
@@ -139,7 +139,7 @@ def test_an_interrupted_batch_goes_on(tmp_path: Path) -> None:
     def interrupt(bench: Context) -> Plain:
         raise KeyboardInterrupt
 
-    stopped = Measurement({"kind": "square", "number": 3}, interrupt)
+    stopped = Run({"kind": "square", "number": 3}, interrupt)
     with pytest.raises(KeyboardInterrupt):
         run_missing(
             [counter.measurement(2), stopped], RecordFile(path), Context(CPU), lambda line: None
@@ -154,7 +154,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import torch
-from xtcl.lab.experiments.experiment import Context, Measurement, run_missing
+from xtcl.lab.experiments.experiment import Context, Run, run_missing
 from xtcl.lab.experiments.records import RecordFile
 
 def measure(number):
@@ -162,7 +162,7 @@ def measure(number):
         if number == 4:
             os.kill(os.getpid(), signal.SIGKILL)
         return {"square": number**2}
-    return Measurement({"kind": "square", "number": number}, square)
+    return Run({"kind": "square", "number": number}, square)
 
 path = Path(sys.argv[1])
 runs = [measure(number) for number in (2, 3, 4, 5)]

@@ -90,7 +90,7 @@ def test_every_class_has_a_training_node_where_there_is_room() -> None:
 def test_a_learning_curve_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink_recipes(monkeypatch)
     experiment = LearningCurve()
-    wanted = experiment.measurements(Selection(quick=True))
+    wanted = experiment.runs(Selection(quick=True))
     assert len(wanted) == 3 * 6
     for run in wanted[:6]:
         found = run.measure(bench())
@@ -102,11 +102,11 @@ def test_a_learning_curve_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_fewer_classes_are_measured_on_their_own_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = watched(monkeypatch, "class_count")
-    assert ClassCount().measurement(2, "gcn", 5).measure(bench()) == {"figure": 1.0}
+    assert ClassCount().run(2, "gcn", 5).measure(bench()) == {"figure": 1.0}
     ((graph, split),) = seen
     assert graph.num_classes == 2
     assert len(split.train) + len(split.test) == graph.num_nodes < GRAPH.num_nodes
-    assert [run.key for run in ClassCount().measurements(Selection(quick=True))] == [
+    assert [run.key for run in ClassCount().runs(Selection(quick=True))] == [
         f"{classes}-{method}-0" for classes in (3, 5, 7) for method in ("gcn", "xtcl-gcn")
     ]
 
@@ -117,7 +117,7 @@ def test_fewer_classes_are_measured_on_their_own_graph(monkeypatch: pytest.Monke
 def test_perturbed_labels_are_what_is_fitted_and_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = watched(monkeypatch, "perturbation")
     told = [
-        PerturbedLabels().measurement("vote", number, "gcn", 0, 1).measure(bench())["information"]
+        PerturbedLabels().run("vote", number, "gcn", 0, 1).measure(bench())["information"]
         for number in (0, 150)
     ]
     assert GRAPH.labels is not None
@@ -126,7 +126,7 @@ def test_perturbed_labels_are_what_is_fitted_and_scored(monkeypatch: pytest.Monk
     assert (after != GRAPH.labels).any()
     assert told[0] == label_information(GRAPH.labels, above_pairs(GRAPH, RELATION))
     assert told[1] > told[0]
-    assert len(PerturbedLabels().measurements(Selection())) == 2 * 6 * 4 * 3 * 5
+    assert len(PerturbedLabels().runs(Selection())) == 2 * 6 * 4 * 3 * 5
 
 
 # Training time
@@ -136,7 +136,7 @@ def test_perturbed_labels_are_what_is_fitted_and_scored(monkeypatch: pytest.Monk
 def test_time_is_measured_for_both_systems(system: str) -> None:
     if system == "naive-xgboost":
         pytest.importorskip("xgboost")
-    found = TrainingTime().measurement(300, system, 0).measure(Context(CPU))
+    found = TrainingTime().run(300, system, 0).measure(Context(CPU))
     assert 0 < found["seconds"] < 60
 
 

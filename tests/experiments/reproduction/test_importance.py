@@ -36,8 +36,8 @@ def bench() -> Context:
 def test_weights_are_those_of_a_fit_and_lie_in_their_intervals(
     task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "RESAMPLES", 60)
-    found = Importance().measurement("cora", task, 2).measure(bench())
+    monkeypatch.setattr(module, "NUM_RESAMPLES", 60)
+    found = Importance().run("cora", task, 2).measure(bench())
     known = make_task(task)
     side = training_data(GRAPH, make_split(GRAPH, task, 2))
     fitted = fit_sampler(side.graph, known, known.recipe("gcn"), FitOptions(seed=2))
@@ -50,7 +50,7 @@ def test_weights_are_those_of_a_fit_and_lie_in_their_intervals(
         assert 0 <= low <= high < 50
     inside = [r["interval"][0] <= r["importance"] <= r["interval"][1] for r in found.values()]
     assert np.mean(inside) > 0.7  # the importance of a weak relation is biased upwards
-    again = Importance().measurement("cora", task, 2).measure(bench())
+    again = Importance().run("cora", task, 2).measure(bench())
     assert again == found
 
 
@@ -113,14 +113,14 @@ def test_groups_that_are_alike_leave_nothing_to_chance(monkeypatch: pytest.Monke
 
     expected: dict[str, float] = {}
     monkeypatch.setattr(module, "counts_by_part", alike)
-    found = Importance().measurement("cora", "nodes", 0).measure(bench())
+    found = Importance().run("cora", "nodes", 0).measure(bench())
     for name, relation in found.items():
         assert relation["interval"] == pytest.approx([expected[name]] * 2)
 
 
 def test_scope() -> None:
-    runs = Importance().measurements(Selection())
+    runs = Importance().runs(Selection())
     assert len(runs) == 10
     assert len({run.key for run in runs}) == 10
-    quick = Importance().measurements(Selection(quick=True))
+    quick = Importance().runs(Selection(quick=True))
     assert [run.key for run in quick] == ["cora-nodes-0", "cora-links-0"]

@@ -21,9 +21,7 @@ def test_a_kept_page_is_drawn_from_its_runs_and_says_what_made_them(
     experiment = EXPERIMENTS[name]()
     kept = RESULTS / name
     records = list(
-        read_records(
-            experiment.measurements(Selection()), RecordFile(kept / f"{name}.jsonl")
-        ).values()
+        read_records(experiment.runs(Selection()), RecordFile(kept / f"{name}.jsonl")).values()
     )
     page = draw_experiment(experiment, records, tmp_path).read_text(encoding="utf-8")
     assert page == (kept / f"{name}.md").read_text(encoding="utf-8")

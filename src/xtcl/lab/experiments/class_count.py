@@ -16,9 +16,9 @@ from xtcl.lab.experiments.drawing import conditions, curves_of, curves_table, dr
 from xtcl.lab.experiments.experiment import (
     Context,
     Experiment,
-    Measurement,
     Plain,
     Record,
+    Run,
     Selection,
     select_names,
 )
@@ -26,7 +26,7 @@ from xtcl.lab.experiments.learning_curve import run_node_method
 from xtcl.model_selection.evaluate import make_split
 from xtcl.report.charts import OTHER, page, picture
 
-METHODS = ("gcn", "xtcl-gcn")
+_METHODS = ("gcn", "xtcl-gcn")
 
 
 CLASSES = (3, 4, 5, 6, 7)
@@ -35,14 +35,14 @@ CLASSES = (3, 4, 5, 6, 7)
 QUICK_CLASSES = (3, 5, 7)
 
 
-PRINTED = {3: 91.7, 4: 86.7, 5: 85.8, 6: 83.7, 7: 82.0}
+_PAPER_GCN = {3: 91.7, 4: 86.7, 5: 85.8, 6: 83.7, 7: 82.0}
 """The paper's GCN."""
 
 
-SPLITS = 5
+_SPLITS = 5
 
 
-QUICK_SPLITS = 1
+_QUICK_SPLITS = 1
 
 
 class ClassCount(Experiment):
@@ -55,26 +55,26 @@ class ClassCount(Experiment):
     name: ClassVar[str] = "classes"
     title: ClassVar[str] = "Accuracy and the number of classes, Cora"
 
-    def measurements(self, scope: Selection) -> list[Measurement]:
+    def runs(self, selection: Selection) -> list[Run]:
         """Split by split, with fewer and fewer classes left out."""
-        select_names("data set", scope.datasets, ("cora",))
+        select_names("data set", selection.datasets, ("cora",))
         return [
-            self.measurement(classes, method, seed)
-            for seed in scope.seeds(SPLITS, QUICK_SPLITS)
-            for classes in (QUICK_CLASSES if scope.quick else CLASSES)
-            for method in select_names("method", scope.methods, METHODS)
+            self.run(classes, method, seed)
+            for seed in selection.seeds(_SPLITS, _QUICK_SPLITS)
+            for classes in (QUICK_CLASSES if selection.quick else CLASSES)
+            for method in select_names("method", selection.methods, _METHODS)
         ]
 
-    def measurement(self, classes: int, method: str, seed: int) -> Measurement:
+    def run(self, classes: int, method: str, seed: int) -> Run:
         """One system with so many classes."""
 
-        def measure(bench: Context) -> Plain:
-            graph = fewer_classes(bench.graph("cora"), classes, seed=seed)
+        def measure(context: Context) -> Plain:
+            graph = fewer_classes(context.graph("cora"), classes, seed=seed)
             split = make_split(graph, "nodes", seed)
             assert isinstance(split, NodeSplit)  # noqa: S101 - that is what the task has
-            return run_node_method(graph, split, method, seed, bench)
+            return run_node_method(graph, split, method, seed, context)
 
-        return Measurement({"classes": classes, "method": method, "seed": seed}, measure)
+        return Run({"classes": classes, "method": method, "seed": seed}, measure)
 
 
 def draw_class_count(experiment: ClassCount, records: Sequence[Record], folder: Path) -> str:
@@ -83,11 +83,13 @@ def draw_class_count(experiment: ClassCount, records: Sequence[Record], folder: 
     with picture(folder, experiment.name, 6.0, 4.0) as figure:
         axes = figure.subplots()
         draw_curves(axes, curves)
-        axes.plot(list(PRINTED), list(PRINTED.values()), "--", color=OTHER, label="the paper's GCN")
+        axes.plot(
+            list(_PAPER_GCN), list(_PAPER_GCN.values()), "--", color=OTHER, label="the paper's GCN"
+        )
         axes.set(xlabel="classes", ylabel="test accuracy, %", title=experiment.title)
-        axes.set_xticks(list(PRINTED))
+        axes.set_xticks(list(_PAPER_GCN))
         axes.legend(frameon=False)
-    paper = ", ".join(f"{figure:.1f} with {classes}" for classes, figure in PRINTED.items())
+    paper = ", ".join(f"{figure:.1f} with {classes}" for classes, figure in _PAPER_GCN.items())
     parts = [
         f"# {experiment.title}",
         "Test accuracy in percent, mean ± standard error over splits, each with classes drawn "
@@ -100,31 +102,23 @@ def draw_class_count(experiment: ClassCount, records: Sequence[Record], folder: 
     return page(parts)
 
 
-# A graph of fewer classes: the appendix on the number of classes.
-#
-# The paper "attempted to decrease the number of classes for training and prediction on Cora" (its
-# table is headed PubMed) to see whether fewer classes are easier. It says neither which classes
-# were
-# left out nor what became of their nodes. Here those are removed with their links: what is left is
-# a
-# graph that never had the other classes, as PubMed, which the experiment is to explain, is one of
-# three. Which classes stay is drawn anew for every seed: single runs with three gave 89.0 to 93.8.
-#
-# Merging the other classes into one comes nearest to the paper's figures, but is not what its text
-# says. Accuracy of GCN, means over seeds 0 to 3:
-#
-# =================================  ====  ====  ====
-# number of classes                     7     5     3
-# =================================  ====  ====  ====
-# the paper                          82.0  85.8  91.7
-# nodes of other classes removed     83.9  89.3  91.9
-# nodes kept without their labels    83.9  88.9  91.7
-# other classes merged into one      83.9  86.4  92.2
-# =================================  ====  ====  ====
-
-
 def fewer_classes(graph: Graph, number: int, *, seed: int = 0) -> Graph:
     """The part of `graph` whose nodes are of `number` random classes, or have no label.
+
+    The paper does not say which classes were left out, nor what became of their nodes. Here the
+    nodes are removed with their links: a graph that never had the other classes. The classes are
+    drawn for each seed: single runs with three gave 89.0 to 93.8. Merging the other classes into
+    one comes nearest to the paper's figures, but is not what its text says. Accuracy of GCN, means
+    over seeds 0 to 3:
+
+    =================================  ====  ====  ====
+    number of classes                     7     5     3
+    =================================  ====  ====  ====
+    the paper                          82.0  85.8  91.7
+    nodes of other classes removed     83.9  89.3  91.9
+    nodes kept without their labels    83.9  88.9  91.7
+    other classes merged into one      83.9  86.4  92.2
+    =================================  ====  ====  ====
 
     With the same seed fewer classes are always some of the more, so that a curve over `number`
     differs by what is left out and not by the draw. Classes keep their order, nodes their ids.

@@ -20,9 +20,9 @@ from xtcl.lab.experiments.drawing import conditions
 from xtcl.lab.experiments.experiment import (
     Context,
     Experiment,
-    Measurement,
     Plain,
     Record,
+    Run,
     Selection,
     select_datasets,
     select_names,
@@ -56,10 +56,10 @@ ORDER = (
 """Ours, the paper's rows in its order, its contrastive losses, the controls."""
 
 
-SPLITS = 5
+_SPLITS = 5
 
 
-QUICK_SPLITS = 2
+_QUICK_SPLITS = 2
 
 
 QUICK_NODES = 500
@@ -75,37 +75,35 @@ class Comparison(Experiment):
         """The registered systems that know the task."""
         return [name for name in ORDER if self.task in METHODS[name].tasks]
 
-    def measurements(self, scope: Selection) -> list[Measurement]:
+    def runs(self, selection: Selection) -> list[Run]:
         """Split by split, so that a batch that is cut short has all systems on fewer splits.
 
         Quick: on the part of a data set around its best linked node.
         """
-        for method in scope.methods or ():
+        for method in selection.methods or ():
             if method in METHODS:
                 make_method(method).check_task(self.task)
-        methods = select_names("method", scope.methods, self.systems())
+        methods = select_names("method", selection.methods, self.systems())
         return [
-            self.measurement(dataset, method, seed, QUICK_NODES if scope.quick else None)
-            for dataset in select_datasets(scope, COLUMNS)
-            for seed in scope.seeds(SPLITS, QUICK_SPLITS)
+            self.run(dataset, method, seed, QUICK_NODES if selection.quick else None)
+            for dataset in select_datasets(selection, TABLE_DATASETS)
+            for seed in selection.seeds(_SPLITS, _QUICK_SPLITS)
             for method in methods
         ]
 
-    def measurement(
-        self, dataset: str, method: str, seed: int, nodes: int | None = None
-    ) -> Measurement:
+    def run(self, dataset: str, method: str, seed: int, nodes: int | None = None) -> Run:
         """One system on one split, of the whole graph or of so many nodes."""
 
-        def measure(bench: Context) -> Plain:
-            graph, system = bench.graph(dataset), make_method(method)
+        def measure(context: Context) -> Plain:
+            graph, system = context.graph(dataset), make_method(method)
             graph = graph if nodes is None else ego_subgraph(graph, nodes)
             figure, seconds = score_method(
                 graph,
                 make_split(graph, self.task, seed),
                 system,
                 seed=seed,
-                device=bench.device,
-                progress=bench.progress,
+                device=context.device,
+                progress=context.progress,
             )
             found = {"figure": round(100 * figure, 4), "seconds": round(seconds, 3)}
             recipe = system.recipe_for(self.task) if isinstance(system, XTCLMethod) else None
@@ -113,7 +111,7 @@ class Comparison(Experiment):
 
         part = {} if nodes is None else {"nodes": nodes}
         what = {"dataset": dataset, **part, "method": method, "seed": seed}
-        return Measurement(what, measure)
+        return Run(what, measure)
 
 
 class NodeTable(Comparison):
@@ -142,18 +140,18 @@ MARKS = ("**{}** ①", "{} ②", "{} ③")
 def draw_comparison(experiment: Comparison, records: Sequence[Record], folder: Path) -> str:
     """Write the picture; the page, as Markdown."""
     cells = gather(records)
-    datasets = [name for name in COLUMNS if any(where == name for where, _ in cells)]
+    datasets = [name for name in TABLE_DATASETS if any(where == name for where, _ in cells)]
     methods = [name for name in ORDER if any(method == name for _, method in cells)]
     _picture(experiment, cells, datasets, methods, folder)
     first = min(record.what["seed"] for record in records)
-    paper = PRINTED[experiment.task]
+    paper = PAPER_FIGURES[experiment.task]
     parts = [
         f"# {experiment.title}",
         *_part(records),
         f"Mean ± standard error over the splits from seed {first}, all systems on the same ones. "
         "① ② ③: first, second, third of those that have all splits. *: the first is ahead of the "
         f"second with p < {SIGNIFICANT} in a paired t-test over splits. In brackets: the number of "
-        f"splits where it is not {SPLITS}.",
+        f"splits where it is not {_SPLITS}.",
         table(
             ["", *datasets],
             [
@@ -206,7 +204,7 @@ def _cell(cells: Cells, dataset: str, method: str) -> str:
         p = p_value(cell, cells[dataset, order[1]])
         text += "*" if p is not None and p < SIGNIFICANT else ""
     count = len(cell.figures)
-    return text if count == SPLITS else f"{text} ({count})"
+    return text if count == _SPLITS else f"{text} ({count})"
 
 
 def _tests(cells: Cells, datasets: Sequence[str]) -> list[list[str]]:
@@ -306,10 +304,10 @@ def _column(axes: Axes, cells: Cells, dataset: str, methods: Sequence[str]) -> N
         )
 
 
-COLUMNS = ("cora", "citeseer", "pubmed", "computers", "photo")
+TABLE_DATASETS = ("cora", "citeseer", "pubmed", "computers", "photo")
 
 
-NODES = {
+_PAPER_NODES = {
     "dgi": (84.42, 69.37, 84.35, 83.59, 91.92),
     "sugrl": (82.86, 72.59, 85.17, 85.28, 92.85),
     "asp": (84.58, 73.53, 84.0, 84.03, 90.52),
@@ -324,7 +322,7 @@ NODES = {
 }
 
 
-LINKS = {
+_PAPER_LINKS = {
     "dgi": (93.36, 94.17, 94.18, 84.0, 93.03),
     "sugrl": (93.74, 96.89, 95.81, 91.89, 95.50),
     "asp": (91.45, 95.30, 93.47, 89.02, 91.19),
@@ -338,13 +336,15 @@ LINKS = {
 }
 
 
-PRINTED = {"nodes": NODES, "links": LINKS}
+PAPER_FIGURES = {"nodes": _PAPER_NODES, "links": _PAPER_LINKS}
 
 
 def printed(task: str, method: str, dataset: str) -> float | None:
     """The paper's figure for a cell, or None where it has none."""
-    row = PRINTED[task].get(method)
-    return None if row is None or dataset not in COLUMNS else row[COLUMNS.index(dataset)]
+    row = PAPER_FIGURES[task].get(method)
+    return (
+        None if row is None or dataset not in TABLE_DATASETS else row[TABLE_DATASETS.index(dataset)]
+    )
 
 
 SIGNIFICANT = 0.05

@@ -1,4 +1,4 @@
-"""What a table or figure of the paper is made of: measurements that hang on nothing else."""
+"""What a table or figure of the paper is made of: independent runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Selection:
 
 
 class MissingDatasetError(DataError):
-    """A data set could not be read, so no measurement on it can be made."""
+    """A data set could not be read, so no run on it can be made."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(why)
@@ -51,10 +51,9 @@ class MissingDatasetError(DataError):
 
 @dataclass
 class Context:
-    """Where measurements are made: the device, the folder of data sets, and who hears of progress.
+    """Where runs are made: the device, the folder of data sets, and a callback for progress.
 
-    Graphs are read once and kept, because many measurements share one; so is why one could
-    not be read.
+    Graphs are cached, because many runs share one; so is the reason why one could not be read.
     """
 
     device: torch.device
@@ -77,7 +76,7 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Run:
     """One run: what is measured, as plain values, and how. What it finds are plain values too."""
 
     what: Plain
@@ -91,7 +90,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Record:
-    """A measurement that was made: what, what was found, and under which conditions."""
+    """A run that was made: what, what was found, and under which conditions."""
 
     what: Plain
     found: Plain
@@ -107,14 +106,14 @@ class Experiment(ABC):
     title: ClassVar[str]
 
     @abstractmethod
-    def measurements(self, scope: Selection) -> list[Measurement]:
-        """Every run that the scope asks for, those first that say most."""
+    def runs(self, selection: Selection) -> list[Run]:
+        """Every run of the selection, the most informative ones first."""
 
 
-def select_datasets(scope: Selection, usual: Sequence[str]) -> list[str]:
-    """The data sets of a scope; a quick one has Cora, which is always there, unless told."""
-    quick = ("cora",) if scope.quick else None
-    return select_names("data set", scope.datasets or quick, usual)
+def select_datasets(selection: Selection, usual: Sequence[str]) -> list[str]:
+    """The data sets of a selection; a quick one has Cora by default, which is always there."""
+    quick = ("cora",) if selection.quick else None
+    return select_names("data set", selection.datasets or quick, usual)
 
 
 def select_names(kind: str, wanted: Sequence[str] | None, usual: Sequence[str]) -> list[str]:
@@ -133,67 +132,68 @@ Told = Callable[[str], None]
 
 
 def run_missing(
-    measurements: Sequence[Measurement], file: RecordFile, bench: Context, tell: Told
+    runs: Sequence[Run], file: RecordFile, context: Context, tell: Told
 ) -> list[Record]:
-    """The records of all measurements; those that `file` does not hold yet are made.
+    """The records of all runs; those that `file` does not hold yet are made.
 
-    A run that cannot be made (a system that refuses a graph, or a GPU that is too small) is told
-    of and left out: the others are worth having. A data set that is missing is told of once, not
-    for every run on it. Records made by other code are kept; each says which code made it.
+    A run that cannot be made (a system that refuses a graph, or a GPU that is too small) is
+    reported and left out: the others are worth having. A data set that is missing is reported
+    once, not for every run on it. Records made by other code are kept; each has the digest of the
+    code that made it.
     """
-    kept = read_records(measurements, file)
-    missing = [m for m in measurements if m.key not in kept]
+    kept = read_records(runs, file)
+    missing = [m for m in runs if m.key not in kept]
     if kept:
-        tell(f"{len(kept)} of {len(measurements)} runs are there already.")
+        tell(f"{len(kept)} of {len(runs)} runs are there already.")
     try:
-        kept |= _run(missing, file, bench, tell)
+        kept |= _run(missing, file, context, tell)
     finally:
         file.fold()
-    return [kept[m.key] for m in measurements if m.key in kept]
+    return [kept[m.key] for m in runs if m.key in kept]
 
 
 def _run(
-    missing: Sequence[Measurement], file: RecordFile, bench: Context, tell: Told
+    missing: Sequence[Run], file: RecordFile, context: Context, tell: Told
 ) -> dict[str, Record]:
     """The records of the runs that could be made; each is in the file as soon as it is made."""
     made: dict[str, Record] = {}
     missed: set[str] = set()
     began = time.perf_counter()
-    for number, measurement in enumerate(missing, start=1):
+    for number, run in enumerate(missing, start=1):
         start = time.perf_counter()
         try:
-            found = measurement.measure(bench)
+            found = run.measure(context)
         except MissingDatasetError as absent:
             if absent.name not in missed:
                 tell(f"All runs on {absent.name} are left out: {absent}")
             missed.add(absent.name)
             continue
         except (XTCLError, torch.OutOfMemoryError) as refused:
-            tell(f"{measurement.key} was left out: {refused}")
+            tell(f"{run.key} was left out: {refused}")
             continue
         seconds = time.perf_counter() - start
-        record = Record(measurement.what, found, round(seconds, 3), **provenance(bench.device))
-        file.append(measurement.key, asdict(record))
-        made[measurement.key] = record
+        record = Record(run.what, found, round(seconds, 3), **provenance(context.device))
+        file.append(run.key, asdict(record))
+        made[run.key] = record
         left = (time.perf_counter() - began) / number * (len(missing) - number)
         tell(
-            f"{number} of {len(missing)}: {measurement.key} in {spell_out(seconds)}"
+            f"{number} of {len(missing)}: {run.key} in {spell_out(seconds)}"
             + (f"; about {spell_out(left)} to go" if left else "")
         )
     return made
 
 
-def read_records(measurements: Sequence[Measurement], file: RecordFile) -> dict[str, Record]:
-    """What the file holds of the measurements, by their keys; a damaged record is left out."""
+def read_records(runs: Sequence[Run], file: RecordFile) -> dict[str, Record]:
+    """What the file holds of the runs, by their keys; a damaged record is left out."""
     stored = file.read()
     found: dict[str, Record] = {}
-    for measurement in measurements:
+    for run in runs:
         try:
-            record = Record(**stored[measurement.key])
+            record = Record(**stored[run.key])
         except (KeyError, TypeError):
             continue
-        if record.what == measurement.what:
-            found[measurement.key] = record
+        if record.what == run.what:
+            found[run.key] = record
     return found
 
 

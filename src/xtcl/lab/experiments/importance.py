@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from xtcl.lab.experiments.comparison import COLUMNS
+from xtcl.lab.experiments.comparison import TABLE_DATASETS
 from xtcl.lab.experiments.drawing import conditions
 from xtcl.lab.experiments.experiment import (
     Context,
     Experiment,
-    Measurement,
     Plain,
     Record,
+    Run,
     Selection,
     select_datasets,
     select_names,
@@ -34,14 +34,14 @@ from xtcl.sampling.xgsampler import XGSampler, fit_weights
 from xtcl.tasks import make_task
 from xtcl.tasks.training_data import training_data
 
-TASKS = ("nodes", "links")
+_TASKS = ("nodes", "links")
 
 
 NUM_PARTS = 60
 """Groups of nodes, those of all folds together."""
 
 
-RESAMPLES = 500
+NUM_RESAMPLES = 500
 
 
 class Importance(Experiment):
@@ -58,30 +58,30 @@ class Importance(Experiment):
     name: ClassVar[str] = "importance"
     title: ClassVar[str] = "Importance of the relations"
 
-    def measurements(self, scope: Selection) -> list[Measurement]:
+    def runs(self, selection: Selection) -> list[Run]:
         """One for each task and data set; quick: on Cora."""
-        select_names("method", scope.methods, ("xgsampler",))
+        select_names("method", selection.methods, ("xgsampler",))
         return [
-            self.measurement(dataset, task, seed)
-            for seed in scope.seeds(1)
-            for dataset in select_datasets(scope, COLUMNS)
-            for task in TASKS
+            self.run(dataset, task, seed)
+            for seed in selection.seeds(1)
+            for dataset in select_datasets(selection, TABLE_DATASETS)
+            for task in _TASKS
         ]
 
-    def measurement(self, dataset: str, task: str, seed: int) -> Measurement:
+    def run(self, dataset: str, task: str, seed: int) -> Run:
         """The weights of one split."""
 
-        def measure(bench: Context) -> Plain:
-            graph = bench.graph(dataset)
+        def measure(context: Context) -> Plain:
+            graph = context.graph(dataset)
             side = training_data(graph, make_split(graph, task, seed))
-            view = TrainingView.of(side.graph, side.labelled, bench.device)
+            view = TrainingView.of(side.graph, side.labelled, context.device)
             known = make_task(task)
             recipe = known.recipe("gcn")
             folds = known.folds(view, recipe.crossfit, np.random.default_rng([seed, 0]))
             sampler = XGSampler(settings=recipe.sampler, seed=seed)
-            return weights_with_intervals(sampler, view, folds, seed, bench)
+            return weights_with_intervals(sampler, view, folds, seed, context)
 
-        return Measurement({"dataset": dataset, "task": task, "seed": seed}, measure)
+        return Run({"dataset": dataset, "task": task, "seed": seed}, measure)
 
 
 def weights_with_intervals(
@@ -91,7 +91,9 @@ def weights_with_intervals(
     fitted = sampler.fit(view, folds).relation_weights_
     names = [relation.name for relation in sampler.relations_]
     drawn: dict[str, list[float]] = {name: [] for name in names}
-    for counts in resampled_counts(counts_by_part(sampler, folds, seed, context), RESAMPLES, seed):
+    for counts in resampled_counts(
+        counts_by_part(sampler, folds, seed, context), NUM_RESAMPLES, seed
+    ):
         for weight in fit_weights(names, sampler.settings, counts).weights:
             drawn[weight.relation].append(weight.importance)
     return {
@@ -137,7 +139,7 @@ def draw_importance(experiment: Importance, records: Sequence[Record], folder: P
         "nothing has 0. Labels are no part of the training data for links: the label relations "
         "are not there, and Link says nothing, because what is to be told is hidden from it.",
     ]
-    for task in TASKS:
+    for task in _TASKS:
         shown = [record for record in first if record.what["task"] == task]
         if shown:
             parts += [f"## {task}", _table(shown)]
@@ -174,7 +176,7 @@ def _table(records: Sequence[Record]) -> str:
 
 def _picture(experiment: Importance, records: Sequence[Record], folder: Path) -> None:
     """A panel for each task: bars by relation, one colour for each data set."""
-    tasks = [task for task in TASKS if any(record.what["task"] == task for record in records)]
+    tasks = [task for task in _TASKS if any(record.what["task"] == task for record in records)]
     with picture(folder, experiment.name, 9.0, 0.6 + 3.4 * len(tasks)) as figure:
         for axes, task in zip(
             figure.subplots(len(tasks), 1, squeeze=False)[:, 0], tasks, strict=True

@@ -13,24 +13,24 @@ from xtcl.baselines import make_method
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
-from xtcl.lab.experiments.comparison import COLUMNS
+from xtcl.lab.experiments.comparison import TABLE_DATASETS
 from xtcl.lab.experiments.drawing import conditions, curves_of, curves_table, draw_curves
 from xtcl.lab.experiments.experiment import (
     Context,
     Experiment,
-    Measurement,
     Plain,
     Record,
+    Run,
     Selection,
     select_names,
 )
 from xtcl.lab.methods.contrastive import with_truth
 from xtcl.report.charts import page, picture
-from xtcl.tasks.metrics import test_scores
+from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.results import NodePredictions
 from xtcl.tasks.training_data import TrainingData, training_data
 
-METHODS = ("xtcl-gcn", "sscl", "scl", "naive-tcl", "ceiling-scl", "gcn")
+_METHODS = ("xtcl-gcn", "sscl", "scl", "naive-tcl", "ceiling-scl", "gcn")
 
 
 PERCENT = (1, 5, 10, 20, 40, 60, 80)
@@ -42,10 +42,10 @@ QUICK_PERCENT = (5, 20, 60)
 TESTED = 0.2
 
 
-SPLITS = 5
+_SPLITS = 5
 
 
-QUICK_SPLITS = 1
+_QUICK_SPLITS = 1
 
 
 class LearningCurve(Experiment):
@@ -58,25 +58,27 @@ class LearningCurve(Experiment):
     name: ClassVar[str] = "learning-curve"
     title: ClassVar[str] = "Accuracy of a GCN under six kinds of supervision"
 
-    def measurements(self, scope: Selection) -> list[Measurement]:
+    def runs(self, selection: Selection) -> list[Run]:
         """Split by split, size by size."""
         return [
-            self.measurement(dataset, percent, method, seed)
-            for dataset in select_names("data set", scope.datasets or ["cora"], COLUMNS)
-            for seed in scope.seeds(SPLITS, QUICK_SPLITS)
-            for percent in (QUICK_PERCENT if scope.quick else PERCENT)
-            for method in select_names("method", scope.methods, METHODS)
+            self.run(dataset, percent, method, seed)
+            for dataset in select_names("data set", selection.datasets or ["cora"], TABLE_DATASETS)
+            for seed in selection.seeds(_SPLITS, _QUICK_SPLITS)
+            for percent in (QUICK_PERCENT if selection.quick else PERCENT)
+            for method in select_names("method", selection.methods, _METHODS)
         ]
 
-    def measurement(self, dataset: str, percent: int, method: str, seed: int) -> Measurement:
+    def run(self, dataset: str, percent: int, method: str, seed: int) -> Run:
         """One kind of supervision with so many labels."""
 
-        def measure(bench: Context) -> Plain:
-            graph = bench.graph(dataset)
-            return run_node_method(graph, growing_split(graph, percent, seed), method, seed, bench)
+        def measure(context: Context) -> Plain:
+            graph = context.graph(dataset)
+            return run_node_method(
+                graph, growing_split(graph, percent, seed), method, seed, context
+            )
 
         what = {"dataset": dataset, "percent": percent, "method": method, "seed": seed}
-        return Measurement(what, measure)
+        return Run(what, measure)
 
 
 def growing_split(graph: Graph, percent: int, seed: int) -> NodeSplit:
@@ -126,15 +128,15 @@ def draw_learning_curve(experiment: LearningCurve, records: Sequence[Record], fo
 
 
 def run_node_method(
-    graph: Graph, split: NodeSplit, method: str, seed: int, bench: Context
+    graph: Graph, split: NodeSplit, method: str, seed: int, context: Context
 ) -> Plain:
     """Accuracy in percent on test and training nodes, and the seconds of the fit."""
     side = training_data(graph, split)
     system = with_truth(make_method(method), graph)
     start = time.perf_counter()
-    answer = system.fit(side, "nodes", seed=seed, device=bench.device, progress=bench.progress)
+    answer = system.fit(side, "nodes", seed=seed, device=context.device, progress=context.progress)
     seconds = time.perf_counter() - start
-    figure = 100 * test_scores(answer, graph, split)["accuracy"]
+    figure = 100 * score_test_side(answer, graph, split)["accuracy"]
     return {
         "figure": round(figure, 4),
         "train": round(100 * training_accuracy(answer, side), 4),

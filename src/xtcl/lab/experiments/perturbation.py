@@ -49,9 +49,9 @@ from xtcl.lab.experiments.drawing import Value, conditions, curves_of, curves_ta
 from xtcl.lab.experiments.experiment import (
     Context,
     Experiment,
-    Measurement,
     Plain,
     Record,
+    Run,
     Selection,
     select_names,
 )
@@ -236,7 +236,7 @@ def _from_rows(nodes: np.ndarray, others: np.ndarray, num_nodes: int) -> AbovePa
     return AbovePairs(np.concatenate([[0], np.cumsum(sizes)]), others)
 
 
-METHODS = ("xtcl-gcn", "sugrl", "gcn", "meta-pn")
+_METHODS = ("xtcl-gcn", "sugrl", "gcn", "meta-pn")
 
 
 RELATION = "attribute-distribution"
@@ -255,7 +255,7 @@ RATIOS: dict[Rule, float] = {"copy": 0.5, "vote": 1.0}
 GRAPHS = 3
 
 
-SPLITS = 5
+_SPLITS = 5
 
 
 class PerturbedLabels(Experiment):
@@ -269,35 +269,33 @@ class PerturbedLabels(Experiment):
     name: ClassVar[str] = "perturbation"
     title: ClassVar[str] = "Labels bent towards the attribute distribution, Cora"
 
-    def measurements(self, scope: Selection) -> list[Measurement]:
+    def runs(self, selection: Selection) -> list[Run]:
         """Split by split, more and more labels bent."""
-        select_names("data set", scope.datasets, ("cora",))
+        select_names("data set", selection.datasets, ("cora",))
         return [
-            self.measurement(rule, number, method, graph, seed)
-            for seed in scope.seeds(SPLITS, quick=1)
-            for graph in range(1 if scope.quick else GRAPHS)
+            self.run(rule, number, method, graph, seed)
+            for seed in selection.seeds(_SPLITS, quick=1)
+            for graph in range(1 if selection.quick else GRAPHS)
             for rule in RATIOS
-            for number in (QUICK_NUMBERS if scope.quick else NUMBERS)
-            for method in select_names("method", scope.methods, METHODS)
+            for number in (QUICK_NUMBERS if selection.quick else NUMBERS)
+            for method in select_names("method", selection.methods, _METHODS)
         ]
 
-    def measurement(
-        self, rule: Rule, number: int, method: str, draw: int, seed: int
-    ) -> Measurement:
+    def run(self, rule: Rule, number: int, method: str, draw: int, seed: int) -> Run:
         """One system on one split of one graph."""
 
-        def measure(bench: Context) -> Plain:
-            graph = bench.graph("cora")
-            pairs = above_pairs(graph, RELATION, device=bench.device)
+        def measure(context: Context) -> Plain:
+            graph = context.graph("cora")
+            pairs = above_pairs(graph, RELATION, device=context.device)
             bent = perturb_labels(graph, pairs, number, rule=rule, ratio=RATIOS[rule], seed=draw)
             split = make_split(bent, "nodes", seed)
             assert isinstance(split, NodeSplit)  # noqa: S101 - that is what the task has
             assert bent.labels is not None  # noqa: S101 - Cora has labels
             told = label_information(bent.labels, pairs)
-            return run_node_method(bent, split, method, seed, bench) | {"information": told}
+            return run_node_method(bent, split, method, seed, context) | {"information": told}
 
         what = {"rule": rule, "number": number, "method": method, "graph": draw, "seed": seed}
-        return Measurement(what, measure)
+        return Run(what, measure)
 
 
 AXIS = "perturbed nodes"

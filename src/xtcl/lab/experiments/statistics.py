@@ -10,19 +10,19 @@ from xtcl.lab.experiments.drawing import conditions
 from xtcl.lab.experiments.experiment import (
     Context,
     Experiment,
-    Measurement,
     Plain,
     Record,
+    Run,
     Selection,
     select_datasets,
     select_names,
 )
 from xtcl.report.charts import FIRST, page, picture, table
 
-DATASETS = ("cora", "citeseer", "pubmed", "photo", "computers")
+STATISTICS_DATASETS = ("cora", "citeseer", "pubmed", "photo", "computers")
 
 
-PRINTED: dict[str, tuple[int, int, int, int]] = {
+PAPER_COUNTS: dict[str, tuple[int, int, int, int]] = {
     "cora": (2708, 10556, 7, 1433),
     "citeseer": (3327, 9104, 6, 3703),
     "pubmed": (19717, 88648, 3, 500),
@@ -38,16 +38,16 @@ class DatasetStatistics(Experiment):
     name: ClassVar[str] = "datasets"
     title: ClassVar[str] = "Data statistics"
 
-    def measurements(self, scope: Selection) -> list[Measurement]:
+    def runs(self, selection: Selection) -> list[Run]:
         """One for each data set; quick: Cora, which is always there."""
-        select_names("method", scope.methods, ())
-        return [self.measurement(dataset) for dataset in select_datasets(scope, DATASETS)]
+        select_names("method", selection.methods, ())
+        return [self.run(dataset) for dataset in select_datasets(selection, STATISTICS_DATASETS)]
 
-    def measurement(self, dataset: str) -> Measurement:
+    def run(self, dataset: str) -> Run:
         """Count."""
 
-        def measure(bench: Context) -> Plain:
-            graph = bench.graph(dataset)
+        def measure(context: Context) -> Plain:
+            graph = context.graph(dataset)
             return {
                 "nodes": graph.num_nodes,
                 "edges": 2 * graph.num_edges,
@@ -55,7 +55,7 @@ class DatasetStatistics(Experiment):
                 "attributes": graph.num_attributes,
             }
 
-        return Measurement({"dataset": dataset}, measure)
+        return Run({"dataset": dataset}, measure)
 
 
 COUNTS = ("nodes", "edges", "classes", "attributes")
@@ -66,7 +66,7 @@ def draw_statistics(experiment: DatasetStatistics, records: Sequence[Record], fo
     rows = []
     for record in records:
         ours = tuple(record.found[count] for count in COUNTS)
-        same = "as printed" if ours == PRINTED[record.what["dataset"]] else "differs"
+        same = "as printed" if ours == PAPER_COUNTS[record.what["dataset"]] else "differs"
         rows.append([record.what["dataset"], *(f"{count:,}" for count in ours), same])
     with picture(folder, experiment.name, 6.0, 3.2) as figure:
         axes = figure.subplots()

@@ -18,9 +18,9 @@ from xtcl.lab.experiments.drawing import Curves, conditions, curves_of, curves_t
 from xtcl.lab.experiments.experiment import (
     Context,
     Experiment,
-    Measurement,
     Plain,
     Record,
+    Run,
     Selection,
     select_names,
 )
@@ -59,27 +59,27 @@ class TrainingTime(Experiment):
     name: ClassVar[str] = "time"
     title: ClassVar[str] = "Seconds to learn which nodes are alike"
 
-    def measurements(self, scope: Selection) -> list[Measurement]:
+    def runs(self, selection: Selection) -> list[Run]:
         """Small graphs first."""
-        select_names("data set", scope.datasets, ("random",))
+        select_names("data set", selection.datasets, ("random",))
         return [
-            self.measurement(size, system, repeat)
-            for size in (QUICK_SIZES if scope.quick else SIZES)
-            for repeat in scope.seeds(REPEATS)
-            for system in select_names("method", scope.methods, SYSTEMS)
+            self.run(size, system, repeat)
+            for size in (QUICK_SIZES if selection.quick else SIZES)
+            for repeat in selection.seeds(REPEATS)
+            for system in select_names("method", selection.methods, SYSTEMS)
         ]
 
-    def measurement(self, size: int, system: str, repeat: int) -> Measurement:
+    def run(self, size: int, system: str, repeat: int) -> Run:
         """One fit."""
 
-        def measure(bench: Context) -> Plain:
-            fit_stumps_on_pairs(system, *pairs_of(200, repeat, bench.device))
-            view, folds = pairs_of(size, repeat, bench.device)
+        def measure(context: Context) -> Plain:
+            fit_stumps_on_pairs(system, *pairs_of(200, repeat, context.device))
+            view, folds = pairs_of(size, repeat, context.device)
             start = time.perf_counter()
             fit_stumps_on_pairs(system, view, folds)
             return {"seconds": round(time.perf_counter() - start, 4)}
 
-        return Measurement({"size": size, "system": system, "repeat": repeat}, measure)
+        return Run({"size": size, "system": system, "repeat": repeat}, measure)
 
 
 def pairs_of(size: int, seed: int, device: torch.device) -> tuple[TrainingView, list[Fold]]:
@@ -101,13 +101,13 @@ def fit_stumps_on_pairs(system: str, view: TrainingView, folds: list[Fold]) -> N
         torch.cuda.synchronize(view.device)
 
 
-TITLES = {"xgsampler": "XGSampler", "naive-xgboost": "Naive XGBoost"}
+_TITLES = {"xgsampler": "XGSampler", "naive-xgboost": "Naive XGBoost"}
 
 
 def draw_training_time(experiment: TrainingTime, records: Sequence[Record], folder: Path) -> str:
     """Write the picture; the page, as Markdown."""
     by_name = curves_of(records, "size", lambda r: float(r.found["seconds"]), by="system")
-    curves = {TITLES[name]: by_name[name] for name in SYSTEMS if name in by_name}
+    curves = {_TITLES[name]: by_name[name] for name in SYSTEMS if name in by_name}
     laws = {name: law_of(line) for name, line in curves.items()}
     with picture(folder, experiment.name, 6.5, 4.5) as figure:
         axes = figure.subplots()

@@ -52,7 +52,7 @@ class ASPSettings:
     patience: int = 20
 
 
-SETTINGS = {
+ASP_SETTINGS = {
     "cora": ASPSettings(),
     "citeseer": ASPSettings(
         neighbours=1,
@@ -156,7 +156,7 @@ class ASP(WithTaskSettings[ASPSettings]):
     def settings_for(self, graph: Graph, task: str) -> ASPSettings:
         """Those of the data set, or Cora's with fewer neighbours in a small graph."""
         few = min(ASPSettings.neighbours, max(1, graph.num_nodes // 20))
-        found = SETTINGS.get(graph.name, ASPSettings(neighbours=few, words=False))
+        found = ASP_SETTINGS.get(graph.name, ASPSettings(neighbours=few, words=False))
         if task == "links":
             neighbours = LINK_NEIGHBOURS.get(graph.name, found.neighbours)
             found = replace(found, neighbours=neighbours, temperature=LINK_TEMPERATURE)

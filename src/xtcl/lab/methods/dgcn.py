@@ -94,7 +94,7 @@ class DGCN(Method):
         self, side: TrainingData, seed: int, device: torch.device, progress: Progress
     ) -> NodePredictions:
         graph = side.graph
-        settings = PUBLISHED.get(graph.name, OTHER)
+        settings = DGCN_SETTINGS.get(graph.name, DGCN_DEFAULT)
         settings = settings if self.epochs is None else replace(settings, epochs=self.epochs)
         if settings.epochs < 1:
             raise UsageError(f"epochs={settings.epochs} must be at least 1.")
@@ -163,7 +163,7 @@ class DualSettings:
         return self.consistency * math.exp(-5 * (1 - min(epoch / self.ramp_up, 1)) ** 2)
 
 
-PUBLISHED = {
+DGCN_SETTINGS = {
     "cora": DualSettings(learning_rate=1.0),
     "citeseer": DualSettings(learning_rate=1.0),
     "pubmed": DualSettings(learning_rate=2.0),
@@ -171,7 +171,7 @@ PUBLISHED = {
 """By the name of the graph; the rates are ours, see `DGCN`."""
 
 
-OTHER = DualSettings(learning_rate=0.02, plain=False, hidden=64)
+DGCN_DEFAULT = DualSettings(learning_rate=0.02, plain=False, hidden=64)
 """Of graphs for which nothing is published."""
 
 

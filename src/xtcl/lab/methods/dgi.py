@@ -35,7 +35,7 @@ class DGISettings:
     patience: int = 20
 
 
-PUBLISHED = {"pubmed": DGISettings(width=256)}  # all others have the defaults
+DGI_SETTINGS = {"pubmed": DGISettings(width=256)}  # all others have the defaults
 
 
 class InfomaxNetwork(nn.Module):
@@ -97,7 +97,7 @@ class DGI(SelfSupervised):
         self, graph: Graph, *, seed: int, device: torch.device, progress: Progress
     ) -> np.ndarray:
         """Train on the graph; rows [V, width]."""
-        settings = self.settings or PUBLISHED.get(graph.name, DGISettings())
+        settings = self.settings or DGI_SETTINGS.get(graph.name, DGISettings())
         x, edge_index = infomax_inputs(graph, device)
         with (
             seeded(seed, device) as generator,

@@ -50,14 +50,14 @@ class MetaPNSettings:
         return self
 
 
-CITATIONS = MetaPNSettings(hops=10, decay=5e-3)
+META_PN_CITATIONS = MetaPNSettings(hops=10, decay=5e-3)
 
 
-SETTINGS = {
-    "cora": CITATIONS,
-    "citeseer": CITATIONS,
+META_PN_SETTINGS = {
+    "cora": META_PN_CITATIONS,
+    "citeseer": META_PN_CITATIONS,
     # The published scale is 0.05 for each node of a batch: of 4096 here, and of 1024 elsewhere.
-    "pubmed": replace(CITATIONS, scale=204.8),
+    "pubmed": replace(META_PN_CITATIONS, scale=204.8),
 }
 
 
@@ -121,7 +121,7 @@ class MetaPN(Method):
     ) -> Predictions:
         """Train on the known labels, then smooth."""
         self.check_task(task)
-        settings = self.settings or SETTINGS.get(side.graph.name, MetaPNSettings())
+        settings = self.settings or META_PN_SETTINGS.get(side.graph.name, MetaPNSettings())
         lesson, edge_index = _lesson(side, settings.checked(), device)
         with progress.stage(f"training {self.title}", settings.epochs) as advance:
             weights = train_meta_pn(lesson, settings, seed=seed, on_epoch=advance)

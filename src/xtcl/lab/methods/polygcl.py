@@ -59,7 +59,7 @@ PLAIN = PolyGCLSettings(patience=20, normalised=False)
 # Published are two dropouts, of attributes and of filtered attributes; here their joint effect.
 # For Photo and Computers none are published: theirs are Cora's without weight decay. PubMed's keep
 # the patience of our defaults: the published 20 ended after a few epochs, with 81 % for 85 %.
-SETTINGS = {
+POLYGCL_SETTINGS = {
     "cora": replace(PLAIN, filter_decay=1e-3, dropout=1 - 0.7 * 0.7),
     "citeseer": replace(
         PLAIN, learning_rate=5e-4, filter_rate=1e-4, epochs=1000, dropout=1 - 0.8 * 0.7
@@ -162,7 +162,7 @@ class PolyGCL(SelfSupervised):
         self, graph: Graph, *, seed: int, device: torch.device, progress: Progress
     ) -> np.ndarray:
         """Train on the graph; rows [V, width]."""
-        settings = self.settings or SETTINGS.get(graph.name, PolyGCLSettings())
+        settings = self.settings or POLYGCL_SETTINGS.get(graph.name, PolyGCLSettings())
         x, edge_index = infomax_inputs(graph, device)
         laplacian = shifted_laplacian(edge_index, graph.num_nodes)
         with (
@@ -198,7 +198,7 @@ def make_optimiser(network: SpectralNetwork, settings: PolyGCLSettings) -> torch
     )
 
 
-BLOCK = 256
+COLUMNS_PER_FILTER = 256
 """Columns that are filtered together: more would not stay in the cache of a CPU."""
 
 
@@ -321,7 +321,7 @@ class MonotoneFilters(nn.Module):
         coefficients = self.values() @ self.to_coefficients.T
         blocks = [
             Filtered.apply(part, coefficients, laplacian)  # type: ignore[no-untyped-call]
-            for part in torch.split(rows, BLOCK, dim=1)
+            for part in torch.split(rows, COLUMNS_PER_FILTER, dim=1)
         ]
         low, high = (torch.cat(parts, dim=1) for parts in zip(*blocks, strict=True))
         return low, high

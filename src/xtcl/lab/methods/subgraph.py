@@ -24,19 +24,17 @@ from xtcl.tasks.results import LinkScores
 from xtcl.tasks.training_data import TrainingData
 from xtcl.training.trainer import seeded
 
-# How the neighbourhoods of two nodes overlap, counted exactly and without the link between them.
-#
-# A pair's table has the sizes of :math:`B_i(u) \cap B_j(v)`, where :math:`B_i(u)` holds the nodes
-# within i links of u, u among them. Sets of nodes are bits of 64-bit words. Breadth-first searches
-# run from one block of nodes x at a time, and every pair adds what the block holds for it: memory
-# is
-# one block's, whatever the number of pairs.
+# The overlap of the neighbourhoods of two nodes, counted exactly and without the link between
+# them. A pair's table has the sizes of :math:`B_i(u) \cap B_j(v)`, where :math:`B_i(u)` holds the
+# nodes within i links of u, u included. Sets of nodes are bits of 64-bit words. Breadth-first
+# searches start from one block of nodes at a time, and every pair adds what the block contributes:
+# memory is that of one block, for any number of pairs.
 
 
 MOST_HOPS = 3
 
 
-WORD = 64
+_WORD = 64
 
 
 SEARCH_NUMBERS = 2**22
@@ -106,7 +104,7 @@ def _searches(graph: Graph, hops: int, device: torch.device) -> Iterator[Reached
     """Searches from every node x, one block of them at a time."""
     adjacency = to_device(graph.adjacency, device)
     nodes = graph.num_nodes
-    columns = WORD * max(1, min(SEARCH_NUMBERS // nodes, nodes + WORD - 1) // WORD)
+    columns = _WORD * max(1, min(SEARCH_NUMBERS // nodes, nodes + _WORD - 1) // _WORD)
     for start in range(0, nodes, columns):
         sources = torch.arange(start, min(start + columns, nodes), device=device)
         own = torch.zeros(nodes, columns, device=device)
@@ -163,7 +161,7 @@ def count_bits(words: Tensor) -> Tensor:
     return (words * 0x0101010101010101 >> 56).sum(dim=1)
 
 
-SCORED_AT_ONCE = 4096
+SUBGRAPH_PAIRS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
@@ -275,14 +273,14 @@ def train_pairs(
 def log_odds(network: PairNetwork, inputs: PairInputs) -> Tensor:
     """The network's answer for all pairs, [n], in blocks."""
     everything = torch.arange(len(inputs), device=inputs.ends.device)
-    blocks = everything.tensor_split(len(inputs) // SCORED_AT_ONCE + 1)
+    blocks = everything.tensor_split(len(inputs) // SUBGRAPH_PAIRS_AT_ONCE + 1)
     return torch.cat([network(*inputs.at(block)) for block in blocks])
 
 
 USUAL = SubGraphSettings()
 
 
-SETTINGS = {"pubmed": SubGraphSettings(hops=3, epochs=2)}
+SUBGRAPH_SETTINGS = {"pubmed": SubGraphSettings(hops=3, epochs=2)}
 """By the name of the graph; every other one gets the usual settings."""
 
 
@@ -354,7 +352,7 @@ class SubGraph(Method):
         graph, non_links = side.graph, side.negatives
         if not (graph.num_edges and non_links.size):
             raise DataError(f"Graph '{graph.name}' has no training link or non-link to learn from.")
-        settings = self.settings or SETTINGS.get(graph.name, USUAL)
+        settings = self.settings or SUBGRAPH_SETTINGS.get(graph.name, USUAL)
         smoothed = Propagation(1)(*encoder_inputs(graph, device))
 
         def inputs_of(pairs: np.ndarray) -> PairInputs:

@@ -45,7 +45,7 @@ LARGE = SUGRLSettings(learning_rate=1e-2, weight_decay=1e-4, epochs=1000)
 """What PubMed, Photo and Computers have in common."""
 
 
-PUBLISHED = {
+SUGRL_SETTINGS = {
     "cora": SUGRLSettings(),
     "citeseer": SUGRLSettings(
         layers=(128,),
@@ -64,7 +64,7 @@ PUBLISHED = {
 }
 
 
-PUBLISHED_LINKS = {"computers": replace(PUBLISHED["computers"], pull=200.0)}
+SUGRL_LINK_SETTINGS = {"computers": replace(SUGRL_SETTINGS["computers"], pull=200.0)}
 """Where link prediction differs from node classification."""
 
 
@@ -172,8 +172,8 @@ class SUGRL(WithTaskSettings[SUGRLSettings]):
 
     def settings_for(self, graph: Graph, task: str) -> SUGRLSettings:
         """The published ones, or Cora's."""
-        found = PUBLISHED.get(graph.name, SUGRLSettings())
-        return PUBLISHED_LINKS.get(graph.name, found) if task == "links" else found
+        found = SUGRL_SETTINGS.get(graph.name, SUGRLSettings())
+        return SUGRL_LINK_SETTINGS.get(graph.name, found) if task == "links" else found
 
     def embed(
         self, graph: Graph, *, seed: int, device: torch.device, progress: Progress

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xtcl.lab.experiments.comparison import PRINTED
+from xtcl.lab.experiments.comparison import PAPER_FIGURES
 from xtcl.lab.scripts.protocol import DATASETS
 
 Figures = dict[str, float]
@@ -15,7 +15,7 @@ def _row(*figures: float) -> Figures:
 
 PAPER: dict[str, dict[str, Figures]] = {
     task: {method: _row(*rows[method]) for method in ("xtcl-gcn", "xtcl-gat")}
-    for task, rows in PRINTED.items()
+    for task, rows in PAPER_FIGURES.items()
 }
 """The paper's own XTCL, by task and method."""
 
