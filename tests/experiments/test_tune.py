@@ -265,7 +265,9 @@ def test_without_optuna_there_is_a_remedy(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_importing_the_module_does_not_import_optuna() -> None:
-    script = "import sys, xtcl.model_selection.tune, xtcl.cli.main; assert 'optuna' not in sys.modules"
+    script = (
+        "import sys, xtcl.model_selection.tune, xtcl.cli.main; assert 'optuna' not in sys.modules"
+    )
     done = python("-c", script)
     assert done.returncode == 0, done.stderr
 
