@@ -45,7 +45,7 @@ class AddXTCLEmbedding(BaseTransform):  # type: ignore[misc]
         mask = data.get("train_mask")
         bare = copy(data)
         if mask is not None:
-            del bare.train_mask  # a Graph would say that it does not read it
+            del bare.train_mask  # not read by a Graph, which would warn about it
         graph = Graph.from_pyg(bare)
         split = None if mask is None or model.task != "nodes" else _training_nodes(mask, graph)
         rows = torch.from_numpy(model.fit(graph, split).embedding_).to(data.edge_index.device)
@@ -69,10 +69,10 @@ def _training_nodes(mask: Tensor, graph: Graph) -> NodeSplit:
 
 
 class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Turns node numbers into embeddings that were trained on the labels given to `fit`.
+    """Turns node indices into embeddings that were trained on the labels given to `fit`.
 
-    A sample is a node: X are node numbers, [n] or [n, 1], and y their labels. No other label of
-    the graph is looked at, so that cross-validation over nodes does not leak.
+    A sample is a node: X are node indices, [n] or [n, 1], and y their labels. No other label of
+    the graph is read, so that cross-validation over nodes does not leak.
 
     Args:
         graph: a Graph, a PyG `Data` or a NetworkX graph, with all nodes.
@@ -95,7 +95,7 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> NodeEmbedder:
         """Fit the model on the graph with the labels `y` of the nodes `X`, and with no others."""
         graph = as_graph(self.graph)
-        nodes = _numbers(X, graph.num_nodes)
+        nodes = _node_indices(X, graph.num_nodes)
         model: XTCL = clone(self.model or XTCL())
         graph = replace(graph, labels=None, classes=())
         if y is not None and model.task != "links":
@@ -110,14 +110,14 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The embeddings [n, width] of the nodes `X`."""
         check_is_fitted(self, "model_", "fit(nodes, labels)")
         rows: np.ndarray = self.model_.embedding_
-        return np.asarray(rows[_numbers(X, len(rows))])
+        return np.asarray(rows[_node_indices(X, len(rows))])
 
 
-def _numbers(nodes: ArrayLike, count: int) -> np.ndarray:
-    numbers = np.asarray(nodes)
-    if numbers.ndim == 2 and numbers.shape[1] == 1:
-        numbers = numbers[:, 0]
-    whole = numbers.ndim == 1 and np.issubdtype(numbers.dtype, np.integer)
-    if not whole or (numbers < 0).any() or (numbers >= count).any():
+def _node_indices(nodes: ArrayLike, count: int) -> np.ndarray:
+    indices = np.asarray(nodes)
+    if indices.ndim == 2 and indices.shape[1] == 1:
+        indices = indices[:, 0]
+    valid = indices.ndim == 1 and np.issubdtype(indices.dtype, np.integer)
+    if not valid or (indices < 0).any() or (indices >= count).any():
         raise UsageError(f"X must be node numbers from 0 to {count - 1}, [n] or [n, 1].")
-    return numbers
+    return indices

@@ -15,7 +15,7 @@ from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
 Change = Callable[[FitConfig, Any], FitConfig]
 """The recipe with a value of a parameter applied."""
 
-Step = Callable[[Any, Any], Any]
+_Update = Callable[[Any, Any], Any]
 """From the old value of a setting and the value of a parameter to a new value."""
 
 
@@ -65,7 +65,7 @@ def _share(old: float, shift: float, most: float = 0.9) -> float:
     return min(max(old + shift, 0.0), most)
 
 
-def _training(name: str, step: Step) -> Change:
+def _training(name: str, step: _Update) -> Change:
     """Change a training setting of every encoder."""
 
     def change(recipe: FitConfig, value: Any) -> FitConfig:
@@ -78,7 +78,7 @@ def _training(name: str, step: Step) -> Change:
     return change
 
 
-def _option(name: str, step: Step) -> Change:
+def _option(name: str, step: _Update) -> Change:
     """Change an option of every encoder that has it."""
 
     def change(recipe: FitConfig, value: Any) -> FitConfig:
