@@ -62,7 +62,7 @@ class Positives:
 
     @property
     def chances(self) -> np.ndarray:
-        """f_u(v), the chance of being alike, [V, B]; 0 where nobody."""
+        """f_u(v), the chance of being alike, [V, B]; 0 where there is no node."""
         return sigmoid(self.scores)
 
     def likely(self, least_chance: float) -> Positives:
