@@ -52,7 +52,7 @@ def test_dense_blocks_come_back(count: int, seed: int, data: st.DataObject) -> N
 
 
 @pytest.mark.parametrize("height", [1, 2, 5, 9, 20])
-def test_stacked_blocks_are_the_whole(height: int) -> None:
+def test_joined_blocks_are_the_whole(height: int) -> None:
     similarities, levels = dense(9, 0)
     everyone = torch.arange(9)
     whole = SparseRows.of_levels(levels, similarities)
@@ -60,13 +60,13 @@ def test_stacked_blocks_are_the_whole(height: int) -> None:
         SparseRows.of_levels(levels[nodes], similarities[nodes])
         for nodes in torch.split(everyone, height)
     ]
-    assert_same(SparseRows.stacked(parts), whole)
+    assert_same(SparseRows.joined(parts), whole)
 
 
 def test_rows_without_entries() -> None:
     similarities, levels = dense(5, 1)
     rows = SparseRows.of_levels(levels, similarities)
-    joined = SparseRows.stacked([SparseRows.empty(2), rows, SparseRows.empty(3)])
+    joined = SparseRows.joined([SparseRows.empty(2), rows, SparseRows.empty(3)])
     assert joined.num_rows == 10
     assert_same(joined.between(2, 7), rows)
     assert_same(joined.between(7, 10), SparseRows.empty(3))

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 import torch
 from dense import all_rows
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError as SklearnNotFitted
+from sklearn.utils.validation import check_is_fitted
 from strategies import make_graph, make_view
 
 from xtcl.config import SamplerConfig
@@ -50,6 +53,24 @@ def test_explanations_agree_with_margins_and_positives() -> None:
             assert why.score == pytest.approx(float(found.scores[u, place]), abs=1e-5)
             assert why.probability == pytest.approx(1 / (1 + math.exp(-why.score)), abs=1e-12)
             assert sampler.probability(u, v) == why.probability
+
+
+def test_parameters_follow_scikit_learn() -> None:
+    sampler = XGSampler("paper", GENERAL, block_rows=3, seed=5)
+    assert sampler.get_params() == {
+        "relations": "paper",
+        "settings": GENERAL,
+        "block_rows": 3,
+        "seed": 5,
+        "store": None,
+    }
+    with pytest.raises(SklearnNotFitted):
+        check_is_fitted(sampler)
+    trained = fitted(make_view(40, 0))
+    check_is_fitted(trained)
+    again = clone(trained)
+    assert again.get_params() == trained.get_params()
+    assert not hasattr(again, "stumps_")
 
 
 def test_an_explanation_shows_every_relation_strongest_first() -> None:

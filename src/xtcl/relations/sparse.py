@@ -183,7 +183,7 @@ class SparseRows(NamedTuple):
         return cls(row, node, len(level), value[row, node], level[row, node])
 
     @classmethod
-    def stacked(cls, parts: Sequence[SparseRows]) -> SparseRows:
+    def joined(cls, parts: Sequence[SparseRows]) -> SparseRows:
         """The rows of one part after those of the other. All parts have values and levels."""
         first = np.cumsum([0, *(part.num_rows for part in parts)]).tolist()
         return cls(

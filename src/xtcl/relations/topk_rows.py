@@ -29,7 +29,7 @@ from xtcl.relations.topk import Nearest, list_levels_numpy, list_thresholds
 from xtcl.relations.topk_dispatch import BY_PAIR, FACTORS, nearest
 from xtcl.relations.view import TrainingView
 
-FEW_ROWS = 0.1
+_FEW_ROWS = 0.1
 """Share of the nodes up to which a pass is over too few rows to build an index for it alone."""
 
 
@@ -95,7 +95,7 @@ class TopKRows:
         The size of the `whole` pass decides how they are searched for.
         """
         passing = copy(self)
-        if len(nodes if whole is None else whole) <= FEW_ROWS * self.num_nodes:
+        if len(nodes if whole is None else whole) <= _FEW_ROWS * self.num_nodes:
             passing._sources = [replace(source, few=True) for source in self._sources]
         passing._by_relation = passing._sources
         with ExitStack() as stack:

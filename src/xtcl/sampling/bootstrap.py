@@ -1,8 +1,8 @@
-"""How sure weights are: bootstrap intervals, from counts by groups of nodes.
+"""Bootstrap intervals of the weights, from counts by groups of nodes.
 
 Groups are drawn with replacement, and the stumps are fitted again to the sum of their counts
 (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, chapter 2). The candidates
-stay the same: what an interval leaves out is that other candidates could have been labelled.
+stay the same, so an interval does not cover that other candidates could have been labelled.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from xtcl.sampling.xgsampler import XGSampler, fit_weights
 RESAMPLES = 200
 
 
-FEWEST = 5
-"""Groups below which resampling says nothing."""
+_MIN_GROUPS = 5
+"""Groups that a bootstrap needs at least."""
 
 
-INTERVAL = (2.5, 97.5)
-"""Percentiles: 95 of 100 resamples lie between them."""
+_PERCENTILES = (2.5, 97.5)
+"""95 of 100 resamples lie between them."""
 
 
 Range = tuple[float, float]
@@ -33,7 +33,7 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class WeightInterval:
-    """Where the weight of a pair above and the precision of a relation may lie."""
+    """Intervals of a relation: of the weight of a pair above, and of its precision."""
 
     weight: Range
     precision: Range
@@ -42,9 +42,9 @@ class WeightInterval:
 def weight_intervals(
     sampler: XGSampler, progress: Progress | None = None
 ) -> dict[str, WeightInterval]:
-    """The interval of every relation; empty where the groups were not kept or are too few."""
+    """The interval of every relation; empty if the groups were not kept or are too few."""
     groups: GroupCounts | None = sampler.groups_
-    if groups is None or len(groups.parted()[1]) < FEWEST:
+    if groups is None or len(groups.parted()[1]) < _MIN_GROUPS:
         return {}
     names = [relation.name for relation in sampler.relations_]
     drawn: dict[str, list[Range]] = {name: [] for name in names}
@@ -66,5 +66,5 @@ def resampled_counts(groups: GroupCounts, resamples: int, seed: int) -> Iterator
 
 
 def _interval(drawn: np.ndarray) -> WeightInterval:
-    (low, least), (high, most) = np.percentile(drawn, INTERVAL, axis=0).tolist()
+    (low, least), (high, most) = np.percentile(drawn, _PERCENTILES, axis=0).tolist()
     return WeightInterval((low, high), (least, most))

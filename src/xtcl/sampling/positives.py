@@ -62,7 +62,7 @@ class Positives:
 
     @property
     def chances(self) -> np.ndarray:
-        """f_u(v), the chance of being alike, [V, B]; 0 where nobody."""
+        """f_u(v), the chance of being alike, [V, B]; 0 where there is no node."""
         return sigmoid(self.scores)
 
     def likely(self, least_chance: float) -> Positives:
@@ -99,12 +99,12 @@ def find_positives(
     table = torch.tensor(margin_table(stumps), dtype=torch.float32, device=rows.device)
     shuffle = Shuffle(rows.num_nodes, seed, rows.device)
     everyone = world()
-    everybody = all_nodes(rows.num_nodes)
-    own = everyone.share(everybody)
+    every_node = all_nodes(rows.num_nodes)
+    own = everyone.share(every_node)
     nodes = [torch.zeros(0, number, dtype=torch.int64, device=rows.device)]
     scores = [torch.zeros(0, number, device=rows.device)]
     with local_work():
-        with rows.over(own, everybody) as passing:
+        with rows.over(own, every_node) as passing:
             candidates = passing.scorer(table, number, tie_break, exclude)
 
             def best(queries: Tensor) -> TopB:

@@ -10,14 +10,14 @@ where :math:`I_{r,l}` are the pairs at level l of relation r (with one quantile:
 Pairs with the same pattern have the same margin, so the sums run over patterns with their counts:
 O(P R) for P patterns, whatever the number of pairs.
 
-The paper starts from :math:`\hat y = 0` and passes once over the relations. Then the first
-relation also has to carry the share of matches (a useless relation placed first gets a weight of
+The paper starts from :math:`\hat y = 0` and passes once over the relations. Then the weights of the
+first relation also include the share of matches (a useless relation placed first gets a weight of
 -1.4 with seven classes), and with rare matches one step from 0 cannot go below -2. Starting from
 the log-odds of that share, sweeping several times, and keeping constants out of the weights
-(`Stumps.centred`) cures both and costs microseconds. Where matches are rare, as links are, a Newton
-step from there overshoots: a leaf with twenty times the usual share asks for +20 where +3 is right,
-and the next step answers with minus the number of its pairs. So a step that would raise the loss of
-its leaf is halved until it does not (`guarded`).
+(`Stumps.centred`) avoids both and costs microseconds. Where matches are rare, as links are, a
+Newton step from there overshoots: in a leaf with twenty times the usual share it is +20 where +3 is
+right, and the next step is minus the number of its pairs. So a step that increases the loss of its
+leaf is halved until it does not (`guarded`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 from scipy.special import expit
 
 _ROUNDING = 1e-12
-"""What a loss may rise by, of itself: sums of millions of terms are not exact."""
+"""Relative increase of a loss that is rounding: sums of millions of terms are not exact."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Stumps:
     def centred(self, levels: np.ndarray, counts: np.ndarray) -> Stumps:
         """The same margins with each relation's weights averaging 0 over the counted pairs.
 
-        Only the sum of all relations' constants is determined; which relation carries how much of
-        it is an accident of the order. Moved into the base, it no longer makes a relation look
-        important. A level that no pair has, and so nothing is known about, weighs 0.
+        Only the sum of all relations' constants is determined; how much of it is in which relation
+        depends on the order. Moved into the base, it does not count as importance of a relation. A
+        level that no pair has gets weight 0.
         """
         pairs = counts.sum(axis=1)
         weights = np.zeros_like(self.weights)
@@ -80,8 +80,8 @@ def with_prior(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Patterns and counts with `pairs` more for each relation, half of them alike.
 
-    They are at `level` of this relation and below all others: what is believed of a relation before
-    any pair has been seen, and soon forgotten once they are many.
+    They are at `level` of this relation and below all others: a prior of each relation, which
+    matters less the more pairs are counted.
     """
     if not pairs:
         return levels, counts
@@ -99,7 +99,7 @@ def precision(levels: np.ndarray, counts: np.ndarray, level: int) -> tuple[np.nd
 
 
 def training_order(precisions: np.ndarray, support: np.ndarray) -> list[int]:
-    """Relations by falling precision; those never above come last, ties stay as listed."""
+    """Relations by precision, descending; those never above come last, ties stay as listed."""
     return sorted(range(len(precisions)), key=lambda r: (support[r] == 0, -precisions[r]))
 
 
@@ -137,7 +137,7 @@ def fit_stumps(
 def _without_overshoot(
     step: np.ndarray, margin: np.ndarray, counts: np.ndarray, leaf: np.ndarray
 ) -> np.ndarray:
-    """The steps of the leaves, halved until none raises the loss of its leaf but by rounding."""
+    """The steps of the leaves, halved until none increases the loss of its leaf."""
     pairs, matches = counts.sum(axis=1), counts[:, 1]
 
     def losses(at: np.ndarray) -> np.ndarray:

@@ -145,7 +145,7 @@ def test_missing_or_disordered_rows_are_refused_and_leave_nothing(store: Relatio
         view,
         relation,
         QUANTILES,
-        [(np.arange(20), SparseRows.stacked([rows for _, rows in parts]))],
+        [(np.arange(20), SparseRows.joined([rows for _, rows in parts]))],
     )
     assert len(files(store)) == 1
 

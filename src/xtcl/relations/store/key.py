@@ -1,4 +1,4 @@
-"""What the above pairs of a relation depend on, and the name that follows from it."""
+"""What the above pairs of a relation depend on, and the file name that follows from it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CODE_OF_RELATIONS = ("xtcl.relations",)
 
 
 Description = dict[str, Any]
-"""What names a file, in the kinds that JSON knows."""
+"""What names a file, as JSON values."""
 
 
 def describe(
@@ -39,8 +39,8 @@ def describe(
 ) -> Description:
     """All that decides the pairs: what `relation` reads of `view`, and how it is computed.
 
-    `nodes` are those whose rows are kept; None is all of them. `settings` are those of a search
-    that does not find all above pairs.
+    `nodes` are those whose rows are stored; None means all. `settings` are those of a search that
+    does not find all above pairs.
     """
     return circumstances(view, relation.reads, CODE_OF_RELATIONS) | {
         "rows": "all" if nodes is None else digest(nodes),
@@ -96,6 +96,6 @@ def _matrix_fingerprint(view: TrainingView, kind: str) -> str:
 
 
 def digest(*arrays: np.ndarray) -> str:
-    """The SHA-256 of arrays of integers, apart from each other."""
+    """The SHA-256 of the SHA-256 of each array of integers."""
     parts = (hashlib.sha256(array.astype("<i8").tobytes()).hexdigest() for array in arrays)
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()

@@ -1,8 +1,8 @@
-"""One relation's above pairs as a Parquet file that can tell when it was damaged.
+"""One relation's above pairs as a Parquet file in which damage is detected.
 
-Columns u, v, similarity and level, sorted by u then v. A row group covers a range of u; the ranges,
-a SHA-256 of each group's values, the description that names the file and what was noted about its
-pairs lie in the file's own metadata under `xtcl`, and their SHA-256 under `xtcl_sha256`.
+Columns u, v, similarity and level, sorted by u then v. A row group covers a range of u. The file's
+metadata hold, under `xtcl`, the ranges, a SHA-256 of each group's values, the description that
+names the file and notes about its pairs; and under `xtcl_sha256` the SHA-256 of all that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 PAIRS_PER_GROUP = 2**18
-"""Pairs of a row group, unless one row alone has more: some 3 MB when they are read."""
+"""Most pairs of a row group, unless one row has more: some 6 MB when they are read."""
 
 
 HEADER, HEADER_SHA256 = "xtcl", "xtcl_sha256"
@@ -161,7 +161,7 @@ def _sha256(columns: dict[str, np.ndarray]) -> str:
 
 
 ASIDE = ".damaged"
-"""What the name of a damaged file ends with once it was noticed."""
+"""Suffix of damaged files that were renamed."""
 
 
 class DamagedFileError(DataError):
@@ -171,7 +171,7 @@ class DamagedFileError(DataError):
 class StoredRelation:
     """An open file of the store. It stays readable when others remove or replace the file.
 
-    Memory: the row group read last, which the next range often needs again.
+    Memory: the row group that was read last, which the next range often needs again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -208,7 +208,7 @@ class StoredRelation:
 
     @property
     def last_used(self) -> float:
-        """When it was last written or asked for, in seconds since 1970."""
+        """When it was last written or opened by a fit, in seconds since 1970."""
         return os.fstat(self._handle.fileno()).st_mtime
 
     def rows(self, first: int, last: int) -> SparseRows:
@@ -230,7 +230,7 @@ class StoredRelation:
                 found.append(rows.between(start - group.first, end - group.first))
                 place = end
         # Nodes after the last one that has a pair are in no group.
-        return SparseRows.stacked([*found, SparseRows.empty(last - place)])
+        return SparseRows.joined([*found, SparseRows.empty(last - place)])
 
     def _group(self, number: int) -> SparseRows:
         if self._recent is None or self._recent[0] != number:
@@ -251,7 +251,7 @@ class StoredRelation:
 
     @contextmanager
     def _noticing_damage(self) -> Iterator[None]:
-        """Turn whatever a damaged file leads to into one error, and set the file aside."""
+        """Turn all errors that a damaged file leads to into one, and set the file aside."""
         import pyarrow as pa
 
         try:
@@ -264,7 +264,7 @@ class StoredRelation:
             ) from damage
 
     def _set_aside(self) -> None:
-        """Rename the file, unless somebody has done so or put a new one in its place."""
+        """Rename the file, unless it was renamed or replaced meanwhile."""
         with suppress(FileNotFoundError):
             if os.path.samestat(self.path.stat(), os.fstat(self._handle.fileno())):
                 self.path.replace(self.path.with_name(self.path.name + ASIDE))

@@ -24,15 +24,15 @@ from xtcl.relations.store.key import Description, describe, name_of
 from xtcl.relations.store.parquet import ASIDE, DamagedFileError, PairsWriter, StoredRelation
 from xtcl.relations.view import TrainingView
 
-SUFFIX = ".parquet"
+_SUFFIX = ".parquet"
 
 
-OWN = "[0-9a-f]" * 64 + SUFFIX
-"""What the store's files are called. Whatever else lies in the folder is not ours to touch."""
+_OWN_FILES = "[0-9a-f]" * 64 + _SUFFIX
+"""Pattern of the names of the store's files. Other files in the folder are never changed."""
 
 
 ABANDONED_SECONDS = 24 * 3600
-"""A temporary file that nobody has written to for so long belongs to a writer that died."""
+"""Age of a temporary file whose writer must have died."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class StoreEntry:
 
 @dataclass(frozen=True)
 class RelationStore:
-    """Above pairs that were computed once and are read ever after, also by other processes.
+    """Above pairs that are computed once and then read, also by other processes.
 
-    A file's name is the SHA-256 of all that decides its content (see `identity`), so nothing has to
-    be kept in step: what changed has another name. Files appear whole or not at all, and two
-    writers of one name write the same. `limit` is the bytes that files may take together; whoever
-    opens the store or writes removes those that were not used for longest. Relations that are not
-    ours are not kept: their code may change under the same name.
+    A file's name is the SHA-256 of all that decides its content (see `xtcl.relations.store.key`),
+    so a file is never out of date: what changed has another name. Files appear whole or not at all,
+    and two writers of one name write the same. `limit` is the most bytes of all files together;
+    opening the store or writing to it removes those that were not used for longest. Relations of
+    the user are not stored, because their code may change under the same name.
     """
 
     folder: Path
@@ -83,14 +83,14 @@ class RelationStore:
         nodes: np.ndarray | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> StoredRelation | None:
-        """The rows of all nodes, or of the rising `nodes` alone; None where they are not there.
+        """The rows of all nodes, or of the ascending `nodes` alone; None if they are not stored.
 
         `settings` are those of top-k mode, such as {"cap": 32}.
         """
         return self.opened(describe(view, relation, quantiles, nodes, settings))
 
     def opened(self, described: Description) -> StoredRelation | None:
-        """The file of a description, which counts as used now; None where it is not there."""
+        """The file of a description, which counts as used now; None if it does not exist."""
         path = self._path(described)
         stored = self._opened(path)
         if stored is not None:
@@ -122,14 +122,14 @@ class RelationStore:
         quantiles: Sequence[float],
         nodes: np.ndarray | None = None,
     ) -> StoredRelation:
-        """The rows of all nodes, or of the rising `nodes`; computed and kept if they are missing.
+        """The rows of all nodes, or of the ascending `nodes`; computed and stored if missing.
 
         Cost: O(tile V) memory and one pass over the relation's rows.
         """
         return self.kept(LevelSource(relation, view, quantiles), nodes)
 
     def kept(self, source: RowSource, nodes: np.ndarray | None = None) -> StoredRelation:
-        """The same of any source of rows."""
+        """The same for any source of rows."""
         key = source.view, source.relation, source.quantiles, nodes, source.settings
         while (stored := self.get(*key)) is None:
             with self.writing(*key) as writer:
@@ -148,7 +148,7 @@ class RelationStore:
         nodes: np.ndarray | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Iterator[PairsWriter]:
-        """Take rows as they come. The file appears at the end, and only if all of them came."""
+        """Write rows block by block. The file appears at the end, if all rows were written."""
         if relation.foreign:
             raise UsageError(
                 f"Relation '{relation.name}' is not one of xtcl's own, and its code may change "
@@ -175,10 +175,10 @@ class RelationStore:
         self._evict(keep=path)
 
     def listing(self) -> list[StoreEntry]:
-        """What there is, used last first."""
+        """The files of the store, last used first."""
         found = []
-        for path in sorted(self.folder.glob(f"*{SUFFIX}")):
-            if not path.match(OWN):
+        for path in sorted(self.folder.glob(f"*{_SUFFIX}")):
+            if not path.match(_OWN_FILES):
                 warnings.warn(
                     f"'{path}' is no file of the relation store: it is not listed, and left as it "
                     "is.",
@@ -192,18 +192,18 @@ class RelationStore:
         return sorted(found, key=lambda entry: (-entry.last_used, entry.file))
 
     def evict(self) -> None:
-        """Remove what was not used for longest until the rest is within the limit."""
+        """Remove the files that were not used for longest until the rest is within the limit."""
         self._evict(keep=None)
 
     def _evict(self, keep: Path | None) -> None:
-        for path in self.folder.glob(f".{OWN}.*.tmp"):
+        for path in self.folder.glob(f".{_OWN_FILES}.*.tmp"):
             with suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
                     path.unlink()
         if self.limit is None:
             return
         files = []
-        for path in (*self.folder.glob(OWN), *self.folder.glob(f"{OWN}{ASIDE}")):
+        for path in (*self.folder.glob(_OWN_FILES), *self.folder.glob(f"{_OWN_FILES}{ASIDE}")):
             with suppress(FileNotFoundError):  # somebody else removed it
                 status = path.stat()
                 if S_ISREG(status.st_mode):
@@ -217,7 +217,7 @@ class RelationStore:
                 total -= size
 
     def _path(self, described: Description) -> Path:
-        return self.folder / f"{name_of(described)}{SUFFIX}"
+        return self.folder / f"{name_of(described)}{_SUFFIX}"
 
     def _opened(self, path: Path) -> StoredRelation | None:
         try:
