@@ -33,7 +33,6 @@ from xtcl.nn.gcn import GCNEncoder
 from xtcl.planning.sizes import LINKS, Sizes
 from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.row_source import TOPK_BLOCK_ROWS
-from xtcl.relations.topk import uses_torch_search
 from xtcl.tasks.logistic_solver import BLOCK, COLUMNS, FEW
 from xtcl.tasks.self_training import MAX_ROWS
 from xtcl.training.trainer import can_capture
@@ -298,8 +297,7 @@ LINK_FORMS = 120
 
 
 EXPLORATION, GPU_EXPLORATION = 300 * 2**20, 2 * 2**30
-"""What searches of sparse graphs list at a time in top-k mode (`relations.nearest.parts`, and
-`on_device.parts`)."""
+"""What searches of sparse graphs list at a time in top-k mode (`MAX_ITEMS` of `relations.topk`)."""
 
 
 ABOVE_PAIR, LISTED_PAIR = 3, 4
@@ -325,7 +323,7 @@ def preparing_bytes(work: Sizes) -> int:
     making = 2 * work.factors + label_pairs_bytes(work)
     if work.cap is None:
         return making
-    on_gpu = uses_torch_search(torch.device(work.device))
+    on_gpu = torch.device(work.device).type != "cpu"
     return making + (GPU_EXPLORATION if on_gpu else EXPLORATION)
 
 

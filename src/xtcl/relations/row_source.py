@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 
 from xtcl.relations.relation import Relation, SimilarityRows, tile_rows
-from xtcl.relations.sparse import AboveRows, LevelLists
+from xtcl.relations.sparse import AboveRows, LevelLists, SparseRows
 from xtcl.relations.thresholds import levels
-from xtcl.relations.topk import Nearest, NearestRows, list_levels_numpy, uses_torch_search
-from xtcl.relations.topk import list_levels as torch_list_levels
-from xtcl.relations.topk_dispatch import index_settings, nearest
+from xtcl.relations.topk import TopK, TopKSearch, index_settings, list_levels, topk_search
 from xtcl.relations.view import TrainingView
 
 
@@ -104,37 +102,39 @@ TOPK_BLOCK_ROWS = 2**13
 class TopKSource:
     """Above sets cut to the `cap` best; the search is bound when it is first asked for.
 
-    `few` says that a pass asks for too few rows to build an index for it alone. `index_recall` is
-    the share of the best that an index found, as far as lists were searched for or read.
+    `few_queries` says that a pass has too few rows to build an index for it alone. `index_recall`
+    is the share of the best that an index found, as far as lists were searched for or read.
     """
 
     relation: Relation
     view: TrainingView
     quantiles: tuple[float, ...]
     cap: int
-    index_past: int | None = None
-    few: bool = False
+    index_threshold: int | None = None
+    few_queries: bool = False
     index_recall: float | None = field(default=None, init=False)
     height: ClassVar[int] = TOPK_BLOCK_ROWS
 
     @cached_property
-    def search(self) -> Nearest:
+    def search(self) -> TopKSearch:
         """What finds the lists."""
-        found = nearest(
-            self.relation,
-            self.view,
+        top = TopK.of(
             self.quantiles[0],
             self.cap,
-            index_past=self.index_past,
-            few=self.few,
+            self.view.num_nodes,
+            self.index_threshold,
+            few_queries=self.few_queries,
         )
+        found = topk_search(self.relation, self.view, top)
         self.index_recall = getattr(found, "index_recall", None)
         return found
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """What decides the lists beside the relation, the view and the quantiles."""
-        indexed = index_settings(self.relation, self.view, self.index_past, few=self.few)
+        indexed = index_settings(
+            self.relation, self.view, self.index_threshold, few_queries=self.few_queries
+        )
         return {"cap": self.cap} | indexed
 
     @property
@@ -145,21 +145,15 @@ class TopKSource:
     def lists(self, nodes: Tensor) -> LevelLists:
         """The lists of `nodes` [b]."""
         found = self.search(nodes)
-        return LevelLists(found.rows, found.nodes, self._levels(found))
+        return LevelLists(found.row, found.node, self._levels(found))
 
     def rows(self, nodes: Tensor) -> AboveRows:
         """The same with their similarities, of `nodes` that rise."""
         found = self.search(nodes)
         return AboveRows.of_lists(
-            nodes, found.start.diff(), found.nodes, found.similarities, self._levels(found)
+            nodes, found.length, found.node, found.values, self._levels(found)
         )
 
-    def _levels(self, found: NearestRows) -> Tensor:
+    def _levels(self, found: SparseRows) -> Tensor:
         """The level of every entry, uint8."""
-        if len(self.quantiles) == 1:
-            return torch.ones(len(found.nodes), dtype=torch.uint8, device=found.nodes.device)
-        num_nodes = self.view.num_nodes
-        if uses_torch_search(self.view.device):
-            return torch_list_levels(found, self.quantiles, self.cap, num_nodes)
-        reached = list_levels_numpy(found.matrix(num_nodes), self.quantiles, self.cap)
-        return torch.from_numpy(reached).to(self.view.device)
+        return list_levels(found, self.quantiles, self.cap, self.view.num_nodes)

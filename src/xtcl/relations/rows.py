@@ -80,7 +80,7 @@ class DenseRows:
         return {
             rows.relation.name: CachedLevels(rows, nodes, self.num_nodes)
             for rows in self._computed
-            if rows.relation.label_free
+            if rows.relation.shared_by_folds
         }
 
     def levels(self, nodes: Tensor) -> Iterator[Tensor]:

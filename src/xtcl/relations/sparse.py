@@ -272,11 +272,142 @@ class SparseRows(NamedTuple):
     level: Tensor | None = None
     """uint8 [m], how many thresholds the pair reaches: 1 or more."""
 
+    @classmethod
+    def from_keys(
+        cls, key: Tensor, value: Tensor | None, num_rows: int, num_nodes: int
+    ) -> SparseRows:
+        """From keys row * V + node, sorted ascending."""
+        row = key // num_nodes
+        return cls(row, key - row * num_nodes, num_rows, value)
+
+    @classmethod
+    def from_unsorted_keys(
+        cls, key: Tensor, value: Tensor, num_rows: int, num_nodes: int
+    ) -> SparseRows:
+        """From keys in any order."""
+        key, order = torch.sort(key, stable=True)
+        return cls.from_keys(key, value[order], num_rows, num_nodes)
+
+    @classmethod
+    def from_scipy(cls, matrix: sp.csr_array, device: torch.device) -> SparseRows:
+        """From a matrix [b, V] with sorted indices."""
+        row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        parts = row, matrix.indices.astype(np.int64), matrix.data
+        placed = (torch.from_numpy(part).to(device) for part in parts)
+        return cls(next(placed), next(placed), matrix.shape[0], next(placed))
+
+    @classmethod
+    def joined(cls, blocks: Sequence[SparseRows]) -> SparseRows:
+        """The rows of one block after those of the other, of one block at least."""
+        if len(blocks) == 1:
+            return blocks[0]
+        first = itertools.accumulate((block.num_rows for block in blocks), initial=0)
+        values = [block.value for block in blocks if block.value is not None]
+        levels = [block.level for block in blocks if block.level is not None]
+        return cls(
+            torch.cat([block.row + before for block, before in zip(blocks, first, strict=False)]),
+            torch.cat([block.node for block in blocks]),
+            sum(block.num_rows for block in blocks),
+            torch.cat(values) if values else None,
+            torch.cat(levels) if levels else None,
+        )
+
     @property
     def start(self) -> Tensor:
         """Where each row begins and the last one ends: int64 [b + 1], as in CSR form."""
         rows = torch.arange(self.num_rows + 1, device=self.row.device)
         return torch.searchsorted(self.row, rows)
+
+    @property
+    def length(self) -> Tensor:
+        """Entries of each row, int64 [b]."""
+        return self.start.diff()
+
+    @property
+    def values(self) -> Tensor:
+        """`value`, which must be there."""
+        if self.value is None:
+            raise UsageError("These pairs were listed without a value each.")
+        return self.value
+
+    def key(self, num_nodes: int) -> Tensor:
+        """Row * V + node of every entry, ascending."""
+        return self.row * num_nodes + self.node
+
+    def matrix(self, num_nodes: int) -> sp.csr_array:
+        """The values as a sparse matrix [b, V]."""
+        parts = tuple(part.cpu().numpy() for part in (self.values, self.node, self.start))
+        return sp.csr_array(parts, shape=(self.num_rows, num_nodes))
+
+
+class CSRGraph(NamedTuple):
+    """Both directions of every link, sorted by their first end.
+
+    A loop carries nothing: it is in the place of a link that was left out (`mask_edges`).
+    """
+
+    row: Tensor
+    """int64 [m], the first ends."""
+    column: Tensor
+    """int64 [m], the neighbours of node u at places start[u] to start[u + 1]."""
+    degree: Tensor
+    """int64 [V], without loops that stand for links left out."""
+    start: Tensor
+    """int64 [V + 1]"""
+    weight: Tensor | None = None
+    """float32 [m]"""
+
+    @classmethod
+    def from_edge_index(cls, edge_index: Tensor, num_nodes: int) -> CSRGraph:
+        """Links [2, m] without loops. Cost: O(m) if they are sorted by row, as in a `Graph`."""
+        row, column = edge_index
+        if not ((row[1:] >= row[:-1]).all() & (row != column).all()):
+            row, column = edge_index[:, row != column]
+            order = row.argsort(stable=True)
+            row, column = row[order], column[order]
+        degree = torch.bincount(row, minlength=num_nodes)
+        start = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
+        return cls(row, column, degree, start)
+
+    @classmethod
+    def from_scipy(
+        cls, matrix: sp.csr_array, device: torch.device, *, weighted: bool = False
+    ) -> CSRGraph:
+        """The entries of a matrix, columns ascending within a row; loops count here as entries."""
+        links = to_device(matrix, device)
+        start, column = links.crow_indices().long(), links.col_indices().long()
+        degree = start.diff()
+        nodes = torch.arange(len(degree), device=device)
+        row = torch.repeat_interleave(nodes, degree, output_size=len(column))
+        return cls(row, column, degree, start, links.values() if weighted else None)
+
+    @property
+    def num_nodes(self) -> int:
+        """V."""
+        return len(self.start) - 1
+
+    @property
+    def weights(self) -> Tensor:
+        """`weight`, which must be there."""
+        if self.weight is None:
+            raise UsageError("These links were made without weights.")
+        return self.weight
+
+    def neighbours(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """All links of `nodes`, node by node: the place of the node, and its neighbour."""
+        row, entry = row_entries(self.start, nodes)
+        return row, self.column[entry]
+
+    def has_edges(self, nodes: Tensor, row: Tensor, partner: Tensor) -> Tensor:
+        """Which pairs (nodes[row], partner) are links: bool [m]. Cost: O(m log n) for n links."""
+        place, end = self.neighbours(nodes)
+        return is_among(row * self.num_nodes + partner, place * self.num_nodes + end)
+
+    def mask_edges(self, left_out: Tensor) -> CSRGraph:
+        """The same places without the links `left_out`, bool [m]: no shape changes."""
+        stay = torch.nn.functional.pad((~left_out).cumsum(0), (1, 0))[self.start]
+        column = self.column.where(~left_out, self.row)
+        return self._replace(column=column, degree=stay.diff())
 
 
 class LevelLists(NamedTuple):

@@ -17,15 +17,13 @@ from torch import Tensor
 
 from xtcl.relations.blocks import rows_per_block, run_in_blocks
 from xtcl.relations.cosine import normalize_rows
-from xtcl.relations.graph_distance import SEARCHES, GraphDistance
 from xtcl.relations.relation import Relation, SimilarityRows
 from xtcl.relations.row_source import TopKSource
 from xtcl.relations.rows import DenseRows, PairLevel
 from xtcl.relations.sparse import LevelLists
 from xtcl.relations.store.passes import Lists, lists_over
 from xtcl.relations.store.relation_store import RelationStore
-from xtcl.relations.topk import Nearest, list_levels_numpy, list_thresholds
-from xtcl.relations.topk_dispatch import BY_PAIR, FACTORS, nearest
+from xtcl.relations.topk import TopK, TopKSearch, list_levels, list_thresholds, topk_search
 from xtcl.relations.view import TrainingView
 
 FEW = 0.1
@@ -93,11 +91,12 @@ class TopKRows:
         nodes, first = torch.tensor([u], device=self.device), torch.tensor([0], device=self.device)
         partner = torch.tensor([v], device=self.device)
         searched = self._searched[self.relations.index(relation)]
-        lists = searched.search(nodes).matrix(self.num_nodes)
-        reached = list_levels_numpy(lists, self.quantiles, self._cap)[lists.indices == v]
+        lists = searched.search(nodes)
+        settings = self.quantiles, self._cap, self.num_nodes
+        reached = list_levels(lists, *settings)[lists.node == v]
         return PairLevel(
             float(self.similarities(relation, nodes, first, partner)[0]),
-            tuple(list_thresholds(lists, self.quantiles, self._cap)[0].tolist()),
+            tuple(list_thresholds(lists, *settings)[0].tolist()),
             int(reached.sum()),
         )
 
@@ -111,7 +110,7 @@ class TopKRows:
         """
         passing = copy(self)
         if len(nodes if whole is None else whole) <= FEW * self.num_nodes:
-            passing._searched = [replace(searched, few=True) for searched in self._searched]
+            passing._searched = [replace(searched, few_queries=True) for searched in self._searched]
         with ExitStack() as stack:
             if self.store is None:
                 passing._by_relation = [searched.lists for searched in passing._searched]
@@ -160,24 +159,20 @@ def topk_pair_similarities(
     relation: Relation, view: TrainingView, cap: int, index_past: int | None = None
 ) -> PairSimilarities:
     """Similarities of any pairs of a relation, as top-k mode knows them."""
-    by_pair = BY_PAIR.get(type(relation))
-    if by_pair is not None:
-        similarity = by_pair(relation, view)
-        return lambda nodes, row, partner: similarity(nodes[row], partner)
-    factors, most = FACTORS.get(type(relation)), view.num_nodes - 1
-    if factors is not None and cap < most:
-        return _from_factors(normalize_rows(factors(relation, view, cap, index_past)))
-    if view.num_nodes <= SMALL:
-        return _from_whole_rows(_as_listed(relation, cap, most).on(view), view)
-    lists = nearest(relation, view, 0.0, min(WIDER * cap, most), index_past=index_past)
-    return _from_lists(lists, view.num_nodes)
-
-
-def _as_listed(relation: Relation, cap: int, most: int) -> Relation:
-    """The relation with the diameter that its lists go by."""
-    if type(relation) is GraphDistance and relation.searches is None and cap < most:
-        return GraphDistance(searches=SEARCHES)
-    return relation
+    of_pairs = relation.pairs_on(view)
+    if of_pairs is not None:
+        return lambda nodes, row, partner: of_pairs(nodes[row], partner)
+    num_nodes = view.num_nodes
+    top = TopK.of(0.0, cap, num_nodes, index_past)
+    # With room for all nodes the similarities are those of exact mode.
+    shortened = cap < num_nodes - 1
+    factors = relation.factors(view, top) if shortened else None
+    if factors is not None:
+        return _from_factors(normalize_rows(factors))
+    if num_nodes <= SMALL:
+        return _from_whole_rows((relation.in_topk_mode() if shortened else relation).on(view), view)
+    wider = TopK.of(0.0, min(WIDER * cap, num_nodes - 1), num_nodes, index_past)
+    return _from_lists(topk_search(relation, view, wider), num_nodes)
 
 
 def _from_whole_rows(rows: SimilarityRows, view: TrainingView) -> PairSimilarities:
@@ -205,17 +200,17 @@ def _from_factors(rows: Tensor) -> PairSimilarities:
     return of
 
 
-def _from_lists(find: Nearest, num_nodes: int) -> PairSimilarities:
+def _from_lists(find: TopKSearch, num_nodes: int) -> PairSimilarities:
     """Looked up. Cost: that of the lists of the nodes, and O(m log n) for n entries in them."""
 
     def of(nodes: Tensor, row: Tensor, partner: Tensor) -> Tensor:
         lists = find(nodes)
-        known = lists.rows * num_nodes + lists.nodes
+        known = lists.key(num_nodes)
         if not len(known):
             return torch.zeros(len(row), device=row.device)
         wanted = row * num_nodes + partner
         place = torch.searchsorted(known, wanted).clamp_max_(len(known) - 1)
-        return torch.where(known[place] == wanted, lists.similarities[place], 0.0)
+        return torch.where(known[place] == wanted, lists.values[place], 0.0)
 
     return of
 

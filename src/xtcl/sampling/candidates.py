@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from xtcl.relations.blocks import run_in_blocks
-from xtcl.relations.common_neighbours import Links
 from xtcl.relations.relation import Relation
 from xtcl.relations.rows import DenseRows, all_nodes
-from xtcl.relations.sparse import dense_rows, to_device
+from xtcl.relations.sparse import CSRGraph, dense_rows, to_device
 from xtcl.relations.topk_rows import TopKRows
 from xtcl.sampling.patterns import encode, looked_up, pattern_codes
 
@@ -84,14 +83,14 @@ def listed_scores(
 
     Cost: O(b R cap log(b R cap)) a block of b nodes with R relations.
     """
-    banned = None if unwanted is None else Links.of(unwanted, rows.device)
+    banned = None if unwanted is None else CSRGraph.from_scipy(unwanted, rows.device)
     with rows.over(asked, all_nodes(rows.num_nodes)) as passing:
 
         def best(nodes: Tensor) -> TopB:
             row, node, code = listed_pairs(passing, nodes)
             score = table[code]
             if banned is not None:
-                wanted = ~banned.hold(nodes, row, node)
+                wanted = ~banned.has_edges(nodes, row, node)
                 row, node, score = row[wanted], node[wanted], score[wanted]
             enough = score >= _least(row, score, len(nodes), number)[row]
             row, node, score = row[enough], node[enough], score[enough]

@@ -138,8 +138,8 @@ def cached_positives(
     With a relation that is not one of ours they are found each time, for its code may change.
     What an index found of the best is noted with them.
     """
-    ours = not any(each.foreign for each in sampler.relations_)
-    if store is None or number > MAX_CACHED or not ours:
+    cacheable = all(each.cacheable for each in sampler.relations_)
+    if store is None or number > MAX_CACHED or not cacheable:
         return find()
     everyone, described = world(), describe_positives(sampler, number, unwanted)
     read = _opened(store, described, number)

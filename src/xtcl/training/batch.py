@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from xtcl.distributed import world
-from xtcl.nn.propagation import CSRGraph, EdgeIndex
+from xtcl.nn.propagation import EdgeIndex
+from xtcl.relations.sparse import CSRGraph
 
 
 class LinkDropout:
@@ -46,9 +47,9 @@ class LinkDropout:
         """Draws of the same links, whose arcs stay where they are: all have the same shape."""
         if not self.share:
             return self.draw
-        arcs = CSRGraph.of(self.edge_index, num_nodes)
+        arcs = CSRGraph.from_edge_index(self.edge_index, num_nodes)
         ordered = LinkDropout(torch.stack([arcs.row, arcs.column]), self.share)
-        return lambda generator: arcs.without(ordered._left_out(generator))
+        return lambda generator: arcs.mask_edges(ordered._left_out(generator))
 
     def _left_out(self, generator: torch.Generator) -> Tensor:
         link, count = self._links

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from xtcl.errors import UsageError
 from xtcl.nn.encoder import LayerwiseEncoder
 from xtcl.nn.ensemble import EncoderEnsemble
-from xtcl.nn.propagation import Block, CSRGraph
+from xtcl.nn.propagation import Block
+from xtcl.relations.sparse import CSRGraph
 from xtcl.training.batch import Batch, LinkDropout, local_generator
 
 
@@ -158,7 +159,7 @@ class NeighbourSampler:
     """
 
     def __init__(self, edge_index: Tensor, num_nodes: int, *, own: bool = False) -> None:
-        arcs = CSRGraph.of(edge_index, num_nodes)
+        arcs = CSRGraph.from_edge_index(edge_index, num_nodes)
         self.start, self.column, self.degree = arcs.start, arcs.column, arcs.degree
         self._pyg = pyg_sample() if self.start.is_cpu and not own else None
         self._place = torch.full_like(self.degree, -1)

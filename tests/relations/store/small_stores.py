@@ -16,11 +16,10 @@ from xtcl.relations.registry import PAPER_RELATIONS, resolve_relations
 from xtcl.relations.relation import Relation, SimilarityRows
 from xtcl.relations.row_source import LevelSource
 from xtcl.relations.rows import DenseRows
-from xtcl.relations.sparse import AboveRows
+from xtcl.relations.sparse import AboveRows, SparseRows
 from xtcl.relations.store.parquet import StoredRelation
 from xtcl.relations.store.relation_store import RelationStore
-from xtcl.relations.topk import Nearest, NearestRows
-from xtcl.relations.topk_dispatch import nearest
+from xtcl.relations.topk import TopKSearch, topk_search
 from xtcl.relations.topk_rows import TopKRows
 from xtcl.relations.view import TrainingView
 
@@ -120,13 +119,13 @@ class CallCounter:
 
         monkeypatch.setattr(SimilarityRows, "tiles", counted)
 
-        def counted_search(relation: Relation, *given: Any, **options: Any) -> Nearest:
-            search = nearest(relation, *given, **options)
+        def counted_search(relation: Relation, *given: Any) -> TopKSearch:
+            search = topk_search(relation, *given)
 
-            def find(nodes: torch.Tensor) -> NearestRows:
+            def find(nodes: torch.Tensor) -> SparseRows:
                 self.names.append(relation.name)
                 return search(nodes)
 
             return find
 
-        monkeypatch.setattr(searched_lists, "nearest", counted_search)
+        monkeypatch.setattr(searched_lists, "topk_search", counted_search)

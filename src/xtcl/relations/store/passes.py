@@ -101,7 +101,7 @@ def rows_over(
     or in that of all nodes. What is in none is computed and kept, provided that the pass goes
     through and the nodes rise. None is for rows that the store has no part in.
     """
-    if source.relation.foreign or not len(nodes):
+    if not source.relation.cacheable or not len(nodes):
         yield None
         return
     key = source.view, source.relation, source.quantiles
