@@ -93,7 +93,7 @@ def common_neighbour_lists(links: CSRGraph, nodes: Tensor) -> SparseRows:
     """
     row, middle = links.neighbours(nodes)
     path, end = links.neighbours(middle)
-    key = torch.sort(row[path] * links.num_nodes + end).values
+    key = torch.sort(row.index_select(0, path) * links.num_nodes + end).values
     key, count = torch.unique_consecutive(key, return_counts=True)
     return SparseRows.from_keys(key, count, len(nodes), links.num_nodes)
 

@@ -108,7 +108,12 @@ class FactorSearch:
 
         def best(part: Tensor) -> SparseRows:
             row, entry = row_entries(start, back[part])
-            lists = SparseRows(row, known.node[entry], len(part), similarity[entry])
+            lists = SparseRows(
+                row,
+                known.node.index_select(0, entry),
+                len(part),
+                similarity.index_select(0, entry),
+            )
             return topk_of_lists(lists, nodes[part], self.top)
 
         return SparseRows.joined(map_parts(best, split_by(place, start.diff()[back])))
@@ -123,8 +128,8 @@ class FactorSearch:
 
         def best(rows: Tensor) -> SparseRows:
             which, entry = ranges(self.groups.start[places[rows]].flatten(), length[rows].flatten())
-            key = which // values.shape[1] * num_nodes + self.groups.members[entry]
-            value = values[rows].flatten()[which]
+            key = which // values.shape[1] * num_nodes + self.groups.members.index_select(0, entry)
+            value = values[rows].flatten().index_select(0, which)
             lists = SparseRows.from_unsorted_keys(key, value, len(rows), num_nodes)
             return topk_of_lists(lists, torch.full_like(rows, -1), TopK(number, number))
 

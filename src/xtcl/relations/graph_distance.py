@@ -105,16 +105,20 @@ class GraphDistance(Relation):
             for step in range(1, len(similarity)):
                 node = frontier % num_nodes
                 whose, entry = ranges(links.start[node], length[node])
-                reached = torch.unique((frontier - node)[whose] + links.column[entry])
+                first = (frontier - node).index_select(0, whose)
+                reached = torch.sort(first + links.column.index_select(0, entry)).values
+                reached = torch.unique_consecutive(reached)
                 new = reached[~is_among(reached, ball)]
                 if not len(new):
                     break
                 ball, order = torch.sort(torch.cat([ball, new]))
-                distance = torch.cat([distance, torch.full_like(new, step)])[order]
+                distance = torch.cat([distance, torch.full_like(new, step)])
+                distance = distance.index_select(0, order)
                 row = new // num_nodes
                 size = torch.bincount(ball // num_nodes, minlength=len(nodes)) - 1
                 frontier = new[size[row] < top.k]
-            return SparseRows.from_keys(ball, similarity[distance], len(nodes), num_nodes)
+            value = similarity.index_select(0, distance)
+            return SparseRows.from_keys(ball, value, len(nodes), num_nodes)
 
         bound = min(top.k * (top.k + 1), view.adjacency.nnz)
         return topk_in_parts(explore, np.full(num_nodes, bound), top, view)
@@ -150,20 +154,6 @@ def _by_kernel(view: TrainingView, diameter: int) -> Rows:
     return compute
 
 
-# Breadth-first search from many nodes at once, a bit for each of them.
-#
-# With a float for each node that is searched from, a step reads and writes 4 b V bytes several
-# times
-# and falls out of a CPU's cache where a graph has some ten thousand nodes; with a bit it is a
-# thirty-second of that. How many steps reach a pair is counted in bits as well: plane p of the
-# counters holds bit p of every count.
-#
-# Cost: O(b (E + V) / 64) words for a step from b nodes, and O(b V) for the answer.
-# Citation: Then, Kaufmann, Chirigati, Hoang-Vu, Pham, Kemper, Neumann and Vo, "The More the
-# Merrier:
-# Efficient Multi-Source Graph Traversal", VLDB 2014.
-
-
 WORD = 64
 
 
@@ -172,10 +162,17 @@ FEW = 128
 
 
 class BitParallelBFS:
-    """The links of a graph, in the order that a step asks for them.
+    """Breadth-first search from many nodes at once, with a bit for each of them.
 
-    Nodes with many neighbours come first, so those that have a k-th neighbour are a slice, and
-    asking all k-th neighbours at once is one call.
+    With a float for each source a step reads and writes 4 b V bytes several times and falls out of
+    a CPU's cache where a graph has some ten thousand nodes; bits take a thirty-second of that. How
+    many steps reach a pair is counted in bits as well: plane p of the counters holds bit p of every
+    count. Nodes with many neighbours come first, so those that have a k-th neighbour are a slice,
+    and reading all k-th neighbours is one call.
+
+    Cost: O(b (E + V) / 64) words for a step from b nodes, and O(b V) for the answer.
+    Citation: Then, Kaufmann, Chirigati, Hoang-Vu, Pham, Kemper, Neumann and Vo, "The More the
+    Merrier: Efficient Multi-Source Graph Traversal", VLDB 2014.
     """
 
     def __init__(self, adjacency: sp.csr_array) -> None:

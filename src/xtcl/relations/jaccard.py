@@ -77,7 +77,7 @@ class Jaccard(Relation):
 
         def explore(nodes: Tensor) -> SparseRows:
             shared = common_neighbour_lists(links, nodes)
-            sizes = size[shared.node] * size[nodes][shared.row]
+            sizes = size.index_select(0, shared.node) * size[nodes].index_select(0, shared.row)
             return shared._replace(value=shared.values / sizes)
 
         return topk_in_parts(explore, count_two_step_paths(near), top, view)

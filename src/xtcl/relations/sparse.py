@@ -103,14 +103,15 @@ def row_entries(start: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
 def ranges(first: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
     """The `length` numbers from `first` on, for one pair after the other; before them, whose."""
     whose = torch.repeat_interleave(torch.arange(len(first), device=first.device), length)
-    before = torch.cumsum(length, 0) - length
-    return whose, torch.arange(len(whose), device=first.device) + (first - before)[whose]
+    ahead = first - (torch.cumsum(length, 0) - length)
+    # `index_select` takes a quarter of the time of an index in brackets on a CPU.
+    return whose, torch.arange(len(whose), device=first.device) + ahead.index_select(0, whose)
 
 
 def is_among(keys: Tensor, known: Tensor) -> Tensor:
     """Which keys, none negative, are in the sorted `known`."""
     place = torch.searchsorted(known, keys)
-    return torch.nn.functional.pad(known, (0, 1), value=-1)[place] == keys
+    return torch.nn.functional.pad(known, (0, 1), value=-1).index_select(0, place) == keys
 
 
 def dense_rows(matrix: Tensor, nodes: Tensor) -> Tensor:
@@ -286,7 +287,7 @@ class SparseRows(NamedTuple):
     ) -> SparseRows:
         """From keys in any order."""
         key, order = torch.sort(key, stable=True)
-        return cls.from_keys(key, value[order], num_rows, num_nodes)
+        return cls.from_keys(key, value.index_select(0, order), num_rows, num_nodes)
 
     @classmethod
     def from_scipy(cls, matrix: sp.csr_array, device: torch.device) -> SparseRows:
@@ -396,7 +397,7 @@ class CSRGraph(NamedTuple):
     def neighbours(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """All links of `nodes`, node by node: the place of the node, and its neighbour."""
         row, entry = row_entries(self.start, nodes)
-        return row, self.column[entry]
+        return row, self.column.index_select(0, entry)
 
     def has_edges(self, nodes: Tensor, row: Tensor, partner: Tensor) -> Tensor:
         """Which pairs (nodes[row], partner) are links: bool [m]. Cost: O(m log n) for n links."""

@@ -20,8 +20,8 @@ from xtcl.relations.view import TrainingView
 TINY = float(np.finfo(np.float32).tiny)
 """The smallest similarity that counts as positive, as for the thresholds."""
 
-MAX_ITEMS, MAX_ITEMS_GPU = 2**20, 2**24
-"""Entries that a search lists at once, except for a single node's: some 100 MB on a CPU, shared by
+MAX_ITEMS, MAX_ITEMS_GPU = 2**22, 2**24
+"""Entries that a search lists at once, except for a single node's: some 300 MB on a CPU, shared by
 its threads, and some 2 GB on a GPU, with their order and what sorts them."""
 
 
@@ -206,26 +206,29 @@ def topk_of_lists(lists: SparseRows, nodes: Tensor, top: TopK) -> SparseRows:
     `top.place`-th. Cost: a sort of the entries of rows with more than `top.place`.
     """
     row, value = lists.row, lists.values.float()
-    entry = torch.nonzero((value >= TINY) & (lists.node != nodes[row])).flatten()
-    row, value = row[entry], value[entry]
+    positive = (value >= TINY) & (lists.node != nodes.index_select(0, row))
+    entry = torch.nonzero(positive).flatten()
+    row, value = row.index_select(0, entry), value.index_select(0, entry)
     length = torch.bincount(row, minlength=lists.num_rows)
-    in_long = (length > top.place)[row]
+    in_long = (length > top.place).index_select(0, row)
     long = torch.nonzero(in_long).flatten()
     if len(long):
-        stays = ~in_long
-        stays[long[_best_of_long(row[long], value[long], lists.num_rows, top)]] = True
-        entry, row, value = entry[stays], row[stays], value[stays]
-    return SparseRows(row, lists.node[entry], lists.num_rows, value)
+        own_row, own_value = row.index_select(0, long), value.index_select(0, long)
+        best = _best_of_long(own_row, own_value, lists.num_rows, top)
+        stays = torch.nonzero((~in_long).index_fill_(0, long.index_select(0, best), 1)).flatten()
+        entry, row, value = (part.index_select(0, stays) for part in (entry, row, value))
+    return SparseRows(row, lists.node.index_select(0, entry), lists.num_rows, value)
 
 
 def _best_of_long(row: Tensor, value: Tensor, num_rows: int, top: TopK) -> Tensor:
     """Which entries, in any order, are among the best of their rows."""
     order = descending(row, value)
-    ranked = value[order]  # each row where it was before
+    ranked = value.index_select(0, order)  # each row where it was before
     start = torch.searchsorted(row, torch.arange(num_rows + 1, device=row.device))
-    turn = torch.arange(len(row), device=row.device) - start[row]
+    turn = torch.arange(len(row), device=row.device) - start.index_select(0, row)
     least = at_place(ranked, start, top.place).clamp_min(TINY)
-    return order[(turn < top.k) & (ranked >= least[row])]
+    chosen = (turn < top.k) & (ranked >= least.index_select(0, row))
+    return order.index_select(0, torch.nonzero(chosen).flatten())
 
 
 def descending(row: Tensor, value: Tensor) -> Tensor:
@@ -244,7 +247,7 @@ def at_place(ranked: Tensor, start: Tensor, place: int) -> Tensor:
 
 def kth_largest(lists: SparseRows, place: int) -> Tensor:
     """The `place`-th largest of every row, 0 in shorter rows: float32 [b]."""
-    ranked = lists.values[descending(lists.row, lists.values)]
+    ranked = lists.values.index_select(0, descending(lists.row, lists.values))
     return at_place(ranked, lists.start, place)
 
 

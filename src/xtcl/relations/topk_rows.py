@@ -79,7 +79,7 @@ class TopKRows:
     def similarities(
         self, relation: Relation, nodes: Tensor, row: Tensor, partner: Tensor
     ) -> Tensor:
-        """s(u, v) of pairs, u = nodes[row]: float32 [m]; see `nearest.pairs` for what is known."""
+        """s(u, v) of pairs, u = nodes[row]: float32 [m]; see `topk_pair_similarities`."""
         if relation not in self._pairs:
             self._pairs[relation] = topk_pair_similarities(
                 relation, self._view, self._cap, self._index_past

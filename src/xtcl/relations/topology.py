@@ -17,8 +17,11 @@ from xtcl.relations.common_neighbours import (
 )
 from xtcl.relations.relation import PairFunction, Relation, Rows
 from xtcl.relations.sparse import SparseRows, is_among, kernels_run_on, ranges
-from xtcl.relations.topk import TopK, TopKSearch, kth_largest, topk_in_parts, topk_of_lists
+from xtcl.relations.topk import TopK, TopKSearch, topk_in_parts, topk_of_lists
 from xtcl.relations.view import LINKS, TrainingView
+
+_PAIRS_IN_CACHE, _PAIRS_ON_GPU = 2**15, 2**24
+"""Pairs whose logarithms are taken together: on a CPU as many as its cache holds."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,7 @@ class Topology(Relation):
         degrees, kind, disjoint = self.without_overlap(view)
         order = DegreeOrder(kind.cpu().numpy(), disjoint.cpu().numpy())
         most = disjoint.amax(dim=1)
+        together = _PAIRS_IN_CACHE if view.device.type == "cpu" else _PAIRS_ON_GPU
 
         def first(own: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
             """The `length` nodes most similar to nodes of the kinds `own` if they share nothing.
@@ -120,15 +124,23 @@ class Topology(Relation):
             known = order.orders(longest.cpu().numpy())
             begin, values, nodes = (torch.from_numpy(part).to(own.device) for part in known)
             row, entry = ranges(begin[own], length)
-            return row * count + nodes[entry], values[entry]
+            return row * count + nodes.index_select(0, entry), values.index_select(0, entry)
 
         def explore(nodes: Tensor) -> SparseRows:
             shared, own = common_neighbour_lists(links, nodes), kind[nodes]
-            u, v = degrees[own][shared.row], degrees[kind[shared.node]]
-            alike = mutual_information(u, v, shared.values.double(), count).float()
+            pairs = zip(
+                torch.split(degrees[own].index_select(0, shared.row), together),
+                torch.split(degrees[kind].index_select(0, shared.node), together),
+                torch.split(shared.values.double(), together),
+                strict=True,
+            )
+            alike = torch.cat([mutual_information(*part, count).float() for part in pairs])
             best = topk_of_lists(shared._replace(value=alike), nodes, TopK(top.k, top.k))
             enough = (top.k + 1 + shared.length).clamp_max(count)
-            key, value = first(own, torch.where(kth_largest(best, top.k) <= most[own], enough, 0))
+            least = best.values.new_zeros(len(nodes))
+            least.scatter_reduce_(0, best.row, best.values, "amin", include_self=False)
+            least = torch.where(best.length == top.k, least, 0.0)
+            key, value = first(own, torch.where(least <= most[own], enough, 0))
             # A pair that shares neighbours is not one of the others, even if its similarity is 0.
             value = torch.where(is_among(key, shared.key(count)), 0.0, value)
             return SparseRows.from_unsorted_keys(
