@@ -1,7 +1,7 @@
 """Top-k mode: several relations bound to one view, asked together for short lists of above pairs.
 
 Each row's above set is cut to its `cap` best, found without making the row where that is possible
-(`relations.nearest`). Time and memory grow like V cap, but for searches among factors.
+(`relations.topk`). Time and memory grow like V cap, but for searches among factors.
 """
 
 from __future__ import annotations
