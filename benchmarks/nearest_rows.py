@@ -30,7 +30,7 @@ import torch
 
 from xtcl.lab.experiments.training_time import fit_growth
 from xtcl.relations.registry import make_relation, relation_names
-from xtcl.relations.topk_dispatch import nearest
+from xtcl.relations.topk import TopK, topk_search
 from xtcl.relations.view import TrainingView
 
 BLOCK = 2**14
@@ -65,12 +65,12 @@ def measure(
     clock = time.process_time if device == "cpu" else time.perf_counter
     start = clock()
     relation = make_relation(name, **OPTIONS.get(name, {}))
-    find = nearest(relation, view, 0.99, cap, index_past=index_past)
+    find = topk_search(relation, view, TopK.of(0.99, cap, count, index_past))
     prepared = clock() - start
     listed, alike = 0, 0.0
     for nodes in torch.split(torch.arange(count), BLOCK):
         found = find(nodes)
-        listed, alike = listed + len(found.nodes), alike + float(found.similarities.sum())
+        listed, alike = listed + len(found.node), alike + float(found.values.sum())
     took = clock() - start
     peak = most_memory() - before if device == "cpu" else torch.cuda.max_memory_allocated()
     answer.send(
@@ -82,7 +82,7 @@ def measure(
             "peak_mb": peak / 2**20,
             "pairs_a_node": listed / count,
             "mean_similarity": alike / max(listed, 1),
-            "recall_of_index": getattr(find, "recall", None),
+            "recall_of_index": getattr(find, "index_recall", None),
         }
     )
 

@@ -10,7 +10,8 @@ from strategies import graphs
 
 from xtcl.graph.graph import Graph
 from xtcl.nn.encoder import encoder_inputs
-from xtcl.nn.propagation import CSRGraph, Propagation, edge_index_of
+from xtcl.nn.propagation import Propagation, edge_index_of
+from xtcl.relations.sparse import CSRGraph
 from xtcl.training.batch import LinkDropout
 
 CPU = torch.device("cpu")

@@ -26,7 +26,7 @@ def star_and_chance(num_nodes: int) -> sp.csr_array:
 def test_common_neighbours_are_counted(
     path: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATH", {"cpu": path})  # walked, or multiplied
+    monkeypatch.setattr(module, "PATH_COST", {"cpu": path})  # walked, or multiplied
     monkeypatch.setattr(module, "MAX_PATHS", most)
     links = star_and_chance(30)
     nodes = torch.tensor([0, 29, 7, 3, 7])

@@ -57,7 +57,7 @@ def test_rows_of_several_tiles_are_the_same_however_asked(
     relation: Relation, device: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relation_module, "tile_rows", lambda device: 64)
-    monkeypatch.setattr(relation_module, "AT_ONCE", 100 * 150)
+    monkeypatch.setattr(relation_module, "PAIRS_PER_GPU_CALL", 100 * 150)
     monkeypatch.setattr(common_neighbours, "MAX_PATHS", 500)
     made = make_view(150 + 7 * seed, seed, attributes=["counts", "signed"][seed])
     view = dataclasses.replace(made, device=torch.device(device))
@@ -220,7 +220,7 @@ def test_rows_do_not_hang_on_how_many_columns_are_passed_over(
 ) -> None:
     view = make_view(100, 0)
     expected = PageRank().on(view)(torch.arange(100))
-    monkeypatch.setattr(relation_module, "IN_CACHE", 1600)
+    monkeypatch.setattr(relation_module, "VALUES_IN_CACHE", 1600)
     rows = PageRank().on(view)
     assert rows.tile == 16
     assert torch.equal(rows(torch.arange(100)), expected)

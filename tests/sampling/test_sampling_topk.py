@@ -17,7 +17,6 @@ from xtcl.config import SamplerConfig
 from xtcl.errors import UsageError
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.relations import cosine as factors
-from xtcl.relations import topk as use
 from xtcl.relations import topk_rows as pairs
 from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.search import IndexSearch
@@ -155,25 +154,6 @@ def test_any_block_size_gives_the_same(task: str, cap: int) -> None:
     for block_rows in (1, 64):
         found = result(view, task, 3, quantiles=(0.7, 0.95), cap=cap, block_rows=block_rows)
         assert found == whole
-
-
-@pytest.mark.parametrize("task", ["nodes", "links"])
-@pytest.mark.parametrize("quantiles", QUANTILES[:2])
-@pytest.mark.parametrize("cap", [3, 20])
-def test_searches_on_the_device_give_the_same(
-    task: str, quantiles: tuple[float, ...], cap: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    graph = block_model(150, num_classes=3, num_attributes=12, seed=1)
-    results = []
-    for devices in ((), ("cpu",)):
-        monkeypatch.setattr(use, "DEVICES", frozenset(devices))
-        view = TrainingView.of(graph, np.arange(0, 150, 2))
-        results.append(result(view, task, 3, quantiles=quantiles, cap=cap, block_rows=64))
-    by_numpy, by_torch = results
-    assert by_torch[:5] == by_numpy[:5]
-    for why, other in zip(by_torch[5], by_numpy[5], strict=True):
-        assert [signal.level for signal in why.signals] == [s.level for s in other.signals]
-    np.testing.assert_allclose(by_torch[6], by_numpy[6], rtol=1e-6)
 
 
 def test_an_explanation_says_what_the_cap_left() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from xtcl.errors import UsageError
 from xtcl.nn.functional import TensorCache, sparse_product
-from xtcl.relations.sparse import quiet_sparse
+from xtcl.relations.sparse import CSRGraph, quiet_sparse
 
 
 class Propagation(nn.Module):
@@ -63,53 +63,20 @@ class _Smoothing(NamedTuple):
     @classmethod
     def over(cls, links: EdgeIndex, num_nodes: int, dtype: torch.dtype) -> _Smoothing:
         """From links in both directions: O(E), where they are in the order of their rows."""
-        arcs = links if isinstance(links, CSRGraph) else CSRGraph.of(links, num_nodes)
-        row, column, degree, start = arcs
-        root = (degree + 1).to(dtype).rsqrt()
+        graph = links if isinstance(links, CSRGraph) else CSRGraph.from_edge_index(links, num_nodes)
+        row, column = graph.row, graph.column
+        root = (graph.degree + 1).to(dtype).rsqrt()
         weight = (root[row] * root[column]).masked_fill_(row == column, 0.0)
         with quiet_sparse():
             # Where links are left out, columns repeat. Products allow that, but the checks do not.
             matrix = torch.sparse_csr_tensor(
-                start, column, weight, size=(num_nodes, num_nodes), check_invariants=False
+                graph.start, column, weight, size=(num_nodes, num_nodes), check_invariants=False
             )
         return cls(matrix, root.square()[:, None])
 
     def once(self, h: Tensor) -> Tensor:
         """One step of smoothing."""
         return torch.addcmul(sparse_product(self.links, self.links, h), self.diagonal, h)
-
-
-class CSRGraph(NamedTuple):
-    """Both directions of every link, in the order of their first end.
-
-    A loop carries nothing: it stands where a link was left out (`without`).
-    """
-
-    row: Tensor
-    """int64 [m], the first ends."""
-    column: Tensor
-    """int64 [m], the neighbours of node u at places start[u] to start[u + 1]."""
-    degree: Tensor
-    """int64 [V], without loops"""
-    start: Tensor
-    """int64 [V + 1]"""
-
-    @classmethod
-    def of(cls, edge_index: Tensor, num_nodes: int) -> CSRGraph:
-        """Links in the order of their rows, as graphs have them, need not be sorted: O(E)."""
-        row, column = edge_index
-        if not ((row[1:] >= row[:-1]).all() & (row != column).all()):
-            row, column = edge_index[:, row != column]
-            order = row.argsort(stable=True)
-            row, column = row[order], column[order]
-        degree = torch.bincount(row, minlength=num_nodes)
-        start = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
-        return cls(row, column, degree, start)
-
-    def without(self, left_out: Tensor) -> CSRGraph:
-        """The same places, some of them `left_out`, bool [m]: nothing changes its shape."""
-        stay = torch.nn.functional.pad((~left_out).cumsum(0), (1, 0))[self.start]
-        return CSRGraph(self.row, self.column.where(~left_out, self.row), stay.diff(), self.start)
 
 
 EdgeIndex = Tensor | CSRGraph

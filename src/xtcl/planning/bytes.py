@@ -8,7 +8,6 @@ from xtcl.nn.ensemble import ROWS_PER_COPY
 from xtcl.planning.sizes import LINKS_TASK, Sizes
 from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.row_source import TOPK_BLOCK_ROWS
-from xtcl.relations.topk import uses_torch_search
 from xtcl.tasks.newton_cg import GRAM_COLUMNS, MAX_SPAN_ROWS, ROTATION_BLOCK
 from xtcl.tasks.self_training import MAX_PSEUDO_LABELS
 
@@ -70,7 +69,7 @@ def preparing_bytes(sizes: Sizes) -> int:
     preparing = 2 * sizes.factors + label_pairs_bytes(sizes)
     if sizes.cap is None:
         return preparing
-    on_gpu = uses_torch_search(torch.device(sizes.device))
+    on_gpu = torch.device(sizes.device).type != "cpu"
     return preparing + (GPU_EXPLORATION if on_gpu else EXPLORATION)
 
 

@@ -1,1 +1,38 @@
-"""The nine semantic relations: similarities between nodes, computed a block of rows at a time."""
+"""Semantic relations: similarities between nodes, computed a block of rows at a time.
+
+Modules of this package import from each other and never from the package itself.
+"""
+
+from __future__ import annotations
+
+from xtcl.relations.attribute_distribution import AttributeDistribution
+from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
+from xtcl.relations.attribute_similarity import AttributeSimilarity
+from xtcl.relations.graph_distance import GraphDistance
+from xtcl.relations.jaccard import Jaccard
+from xtcl.relations.label_distribution import LabelDistribution
+from xtcl.relations.link import Link
+from xtcl.relations.pagerank import PageRank
+from xtcl.relations.registry import register_relation, relation_names, resolve_relations
+from xtcl.relations.relation import Relation
+from xtcl.relations.store import RelationStore
+from xtcl.relations.topology import Topology
+from xtcl.relations.view import TrainingView
+
+__all__ = [
+    "AttributeDistribution",
+    "AttributeLabelDistribution",
+    "AttributeSimilarity",
+    "GraphDistance",
+    "Jaccard",
+    "LabelDistribution",
+    "Link",
+    "PageRank",
+    "Relation",
+    "RelationStore",
+    "Topology",
+    "TrainingView",
+    "register_relation",
+    "relation_names",
+    "resolve_relations",
+]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
-import scipy.sparse as sp
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.cosine import cosine_rows, nearest_by_factors, propagate
+from xtcl.relations.cosine import cosine_rows, propagate, topk_by_factors
 from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.topk import Cut, Nearest, NearestRows
+from xtcl.relations.sparse import SparseRows
+from xtcl.relations.topk import TopK, TopKSearch
 from xtcl.relations.view import ATTRIBUTES, LINKS, TrainingView
 
 
@@ -37,12 +38,14 @@ class AttributeDistribution(Relation):
     name: ClassVar[str] = "attribute-distribution"
     title: ClassVar[str] = "1-Hop Attr. Dist."
     reads: ClassVar[frozenset[str]] = frozenset({ATTRIBUTES, LINKS})
+    cacheable: ClassVar[bool] = True
+    in_range: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.hops < 1:
             raise UsageError(f"AttributeDistribution needs hops of at least 1, not {self.hops}.")
 
-    def factors(self, view: TrainingView) -> Tensor:
+    def factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
         """The attributes summed over walks of k steps."""
         return propagate(view, view.dense_attributes(), self.hops)
 
@@ -50,39 +53,27 @@ class AttributeDistribution(Relation):
         """Cosines of the factors."""
         return cosine_rows(self.factors(view))
 
+    def topk(self, view: TrainingView, top: TopK) -> TopKSearch:
+        """The largest cosines of the factors, or the lists of all nodes where they are cached."""
+        return _CachedListsSearch(topk_by_factors(self.factors(view, top), top), view, self, top)
 
-BLOCK = 2**14
+
+def lists_key(relation: AttributeDistribution, top: TopK) -> Hashable:
+    """Under what `AttributeLabelDistribution` caches the lists of all nodes, a matrix [V, V]."""
+    return ("lists", relation, top)
 
 
-class AttributeDistributionRows:
-    """By its factors, or from what the label relation below has kept of the same."""
+class _CachedListsSearch:
+    """A search that reads the lists of all nodes as soon as they are cached in the view."""
 
     def __init__(
-        self, relation: AttributeDistribution, view: TrainingView, cut: Cut, index_past: int | None
+        self, search: TopKSearch, view: TrainingView, relation: AttributeDistribution, top: TopK
     ) -> None:
-        self.view, self.key = view, _kept(relation, cut, index_past)
-        self.search = _search(relation, view, cut, index_past)
-        self.index_recall: float | None = getattr(self.search, "index_recall", None)
+        self._search, self._view, self._key = search, view, lists_key(relation, top)
+        self.index_recall: float | None = getattr(search, "index_recall", None)
 
-    def __call__(self, nodes: Tensor) -> NearestRows:
-        """The above sets of `nodes`."""
-        kept: sp.csr_array | None = self.view.shared.get(self.key)
-        if kept is None:
-            return self.search(nodes)
-        return NearestRows.of(kept[nodes.cpu().numpy()], self.view.device)
-
-
-def _search(
-    relation: AttributeDistribution, view: TrainingView, cut: Cut, index_past: int | None
-) -> Nearest:
-    """The search by factors; one for all who ask, because an index takes long to build."""
-    return view.once(
-        ("search", relation, cut, index_past),
-        lambda: nearest_by_factors(relation.factors(view), cut, index_past),
-    )
-
-
-def _kept(
-    relation: AttributeDistribution, cut: Cut, index_past: int | None
-) -> tuple[str, AttributeDistribution, Cut, int | None]:
-    return ("kept", relation, cut, index_past)
+    def __call__(self, nodes: Tensor) -> SparseRows:
+        lists = self._view.shared.get(self._key)
+        if lists is None:
+            return self._search(nodes)
+        return SparseRows.from_scipy(lists[nodes.cpu().numpy()], self._view.device)

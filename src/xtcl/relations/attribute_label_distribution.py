@@ -11,15 +11,18 @@ import torch
 from torch import Tensor
 
 from xtcl.distributed import all_gather_rows
-from xtcl.relations.attribute_distribution import BLOCK, AttributeDistribution, _kept, _search
-from xtcl.relations.cosine import cosine_rows
+from xtcl.relations.attribute_distribution import AttributeDistribution, lists_key
+from xtcl.relations.cosine import cosine_rows, topk_by_factors
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.thresholds import check_quantiles, levels
-from xtcl.relations.topk import Cut
+from xtcl.relations.topk import TopK, TopKSearch, topk_search
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
 
-TILES = 8
-"""Tiles of a GPU before it hands over what they have above: it waits each time."""
+_TILES_PER_BLOCK = 8
+"""Tiles of a GPU before what they have above is copied to the CPU: it waits each time."""
+
+_LISTS_PER_BLOCK = 2**14
+"""Nodes whose lists are found at once."""
 
 
 @dataclass(frozen=True)
@@ -52,58 +55,68 @@ class AttributeLabelDistribution(Relation):
     name: ClassVar[str] = "attribute-label-distribution"
     title: ClassVar[str] = "Attr. Label Dist."
     reads: ClassVar[frozenset[str]] = frozenset({ATTRIBUTES, LABELS, LINKS})
+    cacheable: ClassVar[bool] = True
+    in_range: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_quantiles([self.quantile])
         AttributeDistribution(self.hops)
 
     def prepare(self, view: TrainingView) -> Rows:
-        """The factors are the training labels summed over the above pairs."""
-        labelled = view.label_holders
-        key = (self.name, self.hops, self.quantile, labelled.tobytes())
-        above = view.once(key, lambda: self._above(view, labelled))
-        return cosine_rows(self.spread_over(above, view, labelled))
+        """Cosines of the factors."""
+        return cosine_rows(self.factors(view))
+
+    def topk(self, view: TrainingView, top: TopK) -> TopKSearch:
+        """The largest cosines of the factors; an index is only built for many rows of a view."""
+        return topk_by_factors(self.factors(view, top), top.for_one_view())
+
+    def factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
+        """The training labels summed over the above pairs.
+
+        With `top` the above pairs of a row are cut to the k best: O(V k) memory, shared by all
+        folds.
+        """
+        if top is None:
+            labelled = view.label_holders
+            key = (self.name, self.hops, self.quantile, labelled.tobytes())
+            above = view.once(key, lambda: self._above(view, labelled))
+            return self._label_sums(above, view, labelled)
+        lists = self._lists(view, top)
+        return self._label_sums(lists, view, np.arange(view.num_nodes))
 
     @staticmethod
-    def spread_over(above: sp.csr_array, view: TrainingView, columns: np.ndarray) -> Tensor:
-        """The factors: training labels summed over `above`, a sparse matrix of V rows.
-
-        Its columns are the nodes `columns`.
-        """
+    def _label_sums(above: sp.csr_array, view: TrainingView, columns: np.ndarray) -> Tensor:
+        """Training labels summed over `above`, a matrix of V rows whose columns are `columns`."""
         counted = above @ view.one_hot_labels()[columns]
         return torch.from_numpy(counted).to(view.device, torch.float32)
 
     def _above(self, view: TrainingView, labelled: np.ndarray) -> sp.csr_array:
         """Similarity of all nodes to `labelled` ones where it is above, a sparse matrix [V, L]."""
         similarity = AttributeDistribution(self.hops).on(view)
-        kept = torch.from_numpy(labelled).to(view.device)
+        columns = torch.from_numpy(labelled).to(view.device)
 
         def block(nodes: Tensor) -> sp.csr_array:
             rows = similarity(nodes)
-            above = levels(rows, nodes, [self.quantile])[:, kept] > 0
+            above = levels(rows, nodes, [self.quantile])[:, columns] > 0
             start = torch.nn.functional.pad(above.sum(dim=1).cumsum(0), (1, 0))
-            parts = rows[:, kept][above], torch.nonzero(above)[:, 1], start
+            parts = rows[:, columns][above], torch.nonzero(above)[:, 1], start
             shape = (len(nodes), len(labelled))
             return sp.csr_array(tuple(part.cpu().numpy() for part in parts), shape=shape)
 
         everyone = torch.arange(view.num_nodes, device=view.device)
-        tiles = 1 if view.device.type == "cpu" else TILES
+        tiles = 1 if view.device.type == "cpu" else _TILES_PER_BLOCK
         return all_gather_rows(block, everyone, tiles * similarity.tile, len(labelled))
 
+    def _lists(self, view: TrainingView, top: TopK) -> sp.csr_array:
+        """Similarity of all nodes to the k best above, a sparse matrix [V, V]."""
+        source, num_nodes = AttributeDistribution(self.hops), view.num_nodes
+        source_top = TopK.of(self.quantile, top.k, num_nodes, top.index_threshold)
 
-def attribute_label_factors(
-    relation: AttributeLabelDistribution, view: TrainingView, cap: int, index_past: int | None
-) -> Tensor:
-    """Its factors with S^k cut to the cap. O(V cap) memory for it, shared by all folds."""
-    source = AttributeDistribution(relation.hops)
-    cut = Cut.of(relation.quantile, cap, view.num_nodes)
+        def compute() -> sp.csr_array:
+            search = topk_search(source, view, source_top)
+            nodes = torch.arange(num_nodes, device=view.device)
+            return all_gather_rows(
+                lambda block: search(block).matrix(num_nodes), nodes, _LISTS_PER_BLOCK, num_nodes
+            )
 
-    def compute() -> sp.csr_array:
-        find = _search(source, view, cut, index_past)
-        everyone = torch.arange(view.num_nodes, device=view.device)
-        return all_gather_rows(
-            lambda nodes: find(nodes).matrix(view.num_nodes), everyone, BLOCK, view.num_nodes
-        )
-
-    above = view.once(_kept(source, cut, index_past), compute)
-    return relation.spread_over(above, view, np.arange(view.num_nodes))
+        return view.once(lists_key(source, source_top), compute)

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from xtcl.relations.cosine import cosine_rows
+from xtcl.relations.cosine import cosine_rows, topk_by_factors
 from xtcl.relations.relation import Relation, Rows
+from xtcl.relations.topk import TopK, TopKSearch
 from xtcl.relations.view import ATTRIBUTES, TrainingView
 
 
@@ -32,11 +33,17 @@ class AttributeSimilarity(Relation):
     name: ClassVar[str] = "attribute-similarity"
     title: ClassVar[str] = "Attr Sim."
     reads: ClassVar[frozenset[str]] = frozenset({ATTRIBUTES})
+    cacheable: ClassVar[bool] = True
+    in_range: ClassVar[bool] = True
 
-    def factors(self, view: TrainingView) -> Tensor:
+    def factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
         """The attributes themselves."""
         return view.dense_attributes()
 
     def prepare(self, view: TrainingView) -> Rows:
         """Cosines of the factors."""
         return cosine_rows(self.factors(view))
+
+    def topk(self, view: TrainingView, top: TopK) -> TopKSearch:
+        """The largest cosines of the factors."""
+        return topk_by_factors(self.factors(view, top), top)

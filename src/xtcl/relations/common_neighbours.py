@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,22 +10,27 @@ import torch
 from torch import Tensor
 
 from xtcl.relations.sparse import (
+    CSRGraph,
+    SparseRows,
     dense_rows,
     is_among,
     kernels_run_on,
     product,
+    ranges,
     row_entries,
     to_device,
 )
-from xtcl.relations.topk import Lists
+from xtcl.relations.topk import split_by
 from xtcl.relations.view import TrainingView
 
-PATH = {"cpu": 96, "cuda": 24}
+PATH_COST = {"cpu": 96, "cuda": 24}
 """What walking a path of two steps costs on a device, in entries of a sparse product."""
 
-
 MAX_PATHS = 2**23
-"""Paths to walk at once, but for those of a single node: some 300 MB."""
+"""Paths to walk at once, except for those of a single node: some 300 MB."""
+
+MAX_LOOKUPS = 2**22
+"""Neighbours to look up at once, except for those of a single pair: some 200 MB."""
 
 
 def common_neighbours(adjacency: sp.csr_array, device: torch.device) -> Callable[[Tensor], Tensor]:
@@ -41,7 +45,7 @@ def common_neighbours(adjacency: sp.csr_array, device: torch.device) -> Callable
 
         return lambda nodes: count_paths(links.crow_indices(), links.col_indices(), nodes)
     paths = adjacency @ np.diff(adjacency.indptr)
-    path = PATH.get(device.type, PATH["cpu"])
+    path_cost = PATH_COST.get(device.type, PATH_COST["cpu"])
     start, end = links.crow_indices().long(), links.col_indices().long()
 
     def walk(nodes: Tensor) -> Tensor:
@@ -54,7 +58,7 @@ def common_neighbours(adjacency: sp.csr_array, device: torch.device) -> Callable
 
     def compute(nodes: Tensor) -> Tensor:
         so_far = np.cumsum(paths[nodes.cpu().numpy()], dtype=np.int64)
-        if path * so_far[-1] > len(nodes) * adjacency.nnz:
+        if path_cost * so_far[-1] > len(nodes) * adjacency.nnz:
             return product(links, dense_rows(links, nodes).T).T
         sizes = np.unique(so_far // MAX_PATHS, return_counts=True)[1].tolist()
         parts = [walk(part) for part in torch.split(nodes, sizes)]
@@ -77,52 +81,54 @@ def neighbourhood(adjacency: sp.csr_array, hops: int) -> sp.csr_array:
     return within
 
 
-class Links(NamedTuple):
-    """A sparse matrix in CSR form, columns ascending within a row."""
-
-    start: Tensor  # int64 [V + 1]
-    end: Tensor  # int64 [E]
-    weight: Tensor  # float32 [E]
-
-    @classmethod
-    def of(cls, matrix: sp.csr_array, device: torch.device) -> Links:
-        """A SciPy matrix on the device."""
-        links = to_device(matrix, device)
-        return cls(links.crow_indices().long(), links.col_indices().long(), links.values())
-
-    @classmethod
-    def among(cls, view: TrainingView) -> Links:
-        """The adjacency of a view, once for all searches."""
-        return view.once("links on the device", lambda: cls.of(view.adjacency, view.device))
-
-    @property
-    def num_nodes(self) -> int:
-        """V."""
-        return len(self.start) - 1
-
-    @property
-    def degree(self) -> Tensor:
-        """Entries of every row, int64 [V]."""
-        return self.start.diff()
-
-    def steps(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """All links of `nodes`, one node after the other: the place of the node, the other end."""
-        row, entry = row_entries(self.start, nodes)
-        return row, self.end[entry]
-
-    def hold(self, nodes: Tensor, row: Tensor, partner: Tensor) -> Tensor:
-        """Which pairs (nodes[row], partner) are links: bool [m]. Cost: O(m log n) for n links."""
-        place, end = self.steps(nodes)
-        return is_among(row * self.num_nodes + partner, place * self.num_nodes + end)
+def count_two_step_paths(near: sp.csr_array) -> np.ndarray:
+    """Number of paths of two steps from every node: how many entries a row of A A has at most."""
+    return np.asarray(near @ np.diff(near.indptr).astype(np.float64)).astype(np.int64)
 
 
-def ends_of_two(links: Links, nodes: Tensor) -> Lists:
+def common_neighbour_lists(links: CSRGraph, nodes: Tensor) -> SparseRows:
     """How many paths of two steps lead from `nodes` to others, int64: rows of A A.
 
     Cost: a sort of the paths.
     """
-    shape = (len(nodes), links.num_nodes)
-    row, middle = links.steps(nodes)
-    path, end = links.steps(middle)
-    key, count = torch.unique(row[path] * shape[1] + end, return_counts=True)
-    return Lists(key, count, shape)
+    row, middle = links.neighbours(nodes)
+    path, end = links.neighbours(middle)
+    key = torch.sort(row.index_select(0, path) * links.num_nodes + end).values
+    key, count = torch.unique_consecutive(key, return_counts=True)
+    return SparseRows.from_keys(key, count, len(nodes), links.num_nodes)
+
+
+class SharedNeighbours:
+    """How many neighbours single pairs share, and which of them are links.
+
+    Of two nodes the one with fewer neighbours is taken, and each of its neighbours is looked up
+    among the links of the other. So a pair has the similarity of the exact row, however far down in
+    it. Cost: the smaller degree of each pair, times log E, and O(E) memory.
+    """
+
+    @classmethod
+    def among(cls, view: TrainingView) -> SharedNeighbours:
+        """Those of a view, made once for all relations."""
+        return view.once("shared neighbours", lambda: cls(view.links()))
+
+    def __init__(self, links: CSRGraph) -> None:
+        self.degree = links.degree
+        self._links = links
+        self._keys = links.row * links.num_nodes + links.column
+
+    def linked(self, u: Tensor, v: Tensor) -> Tensor:
+        """Which pairs are links: bool [m]."""
+        return is_among(u * self._links.num_nodes + v, self._keys)
+
+    def __call__(self, u: Tensor, v: Tensor) -> Tensor:
+        """How many neighbours each pair shares: int64 [m]."""
+        first = self.degree[u] <= self.degree[v]
+        smaller, larger = torch.where(first, u, v), torch.where(first, v, u)
+        pairs = torch.arange(len(u), device=u.device)
+        parts = split_by(pairs, self.degree[smaller], MAX_LOOKUPS)
+        return torch.cat([self._count(smaller[part], larger[part]) for part in parts])
+
+    def _count(self, smaller: Tensor, larger: Tensor) -> Tensor:
+        pair, entry = ranges(self._links.start[smaller], self.degree[smaller])
+        found = self.linked(larger[pair], self._links.column[entry])
+        return torch.zeros_like(smaller).index_add_(0, pair, found.long())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,12 +13,14 @@ from torch import Tensor
 
 from xtcl.errors import UsageError
 from xtcl.relations.blocks import thread_map
-from xtcl.relations.common_neighbours import Links
 from xtcl.relations.diameter import MOST_STEPS, largest_component_diameter
 from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.sparse import is_among, kernels_run_on, ranges, to_device
-from xtcl.relations.topk import Cut, Lists, Nearest, in_parts, in_parts_numpy, ranges_numpy
+from xtcl.relations.sparse import SparseRows, is_among, kernels_run_on, ranges, to_device
+from xtcl.relations.topk import TopK, TopKSearch, topk_in_parts
 from xtcl.relations.view import LINKS, TrainingView
+
+TOPK_SEARCHES = 16
+"""Searches for the diameter in top-k mode, unless the relation limits them itself."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class GraphDistance(Relation):
     name: ClassVar[str] = "graph-distance"
     title: ClassVar[str] = "Graph Distance"
     reads: ClassVar[frozenset[str]] = frozenset({LINKS})
+    cacheable: ClassVar[bool] = True
+    in_range: ClassVar[bool] = True
     row_by_row: ClassVar[bool] = True
     by_threads: ClassVar[bool] = True
 
@@ -69,6 +73,55 @@ class GraphDistance(Relation):
         diameter = self.diameter(view)
         on_gpu = kernels_run_on(view.device) and diameter < MOST_STEPS
         return (_by_kernel if on_gpu else _by_words)(view, diameter)
+
+    def in_topk_mode(self) -> GraphDistance:
+        """With a bound for D after a few searches: it does not change the order of a row.
+
+        On random graphs finding D takes a search from every other node.
+        """
+        return self if self.searches is not None else replace(self, searches=TOPK_SEARCHES)
+
+    def topk(self, view: TrainingView, top: TopK) -> TopKSearch:
+        """Exact: breadth-first search from all nodes of a part, until each ball is full.
+
+        Nodes at the same distance are taken in their order, so of each node's neighbours only the
+        first k + 1 can ever be chosen: with n nodes in the ball, u itself not counted, at most
+        n + 1 of them are there already, and the k - n first of the others suffice. Where fewer than
+        k - n new nodes come out, no list was cut short. So hubs cost no more than k + 1 steps.
+
+        Cost: a sort of O(min(k^2, E)) entries for a row, whatever the degrees.
+        """
+        num_nodes = view.num_nodes
+        relation = self.in_topk_mode() if top.k < num_nodes - 1 else self
+        diameter = relation.diameter(view)
+        steps = torch.arange(diameter + 1, 0, -1, dtype=torch.float32, device=view.device)
+        similarity = steps / diameter  # of nodes 0, 1, ..., D steps away
+        links = view.links()
+        length = links.degree.clamp_max(top.k + 1)
+
+        def explore(nodes: Tensor) -> SparseRows:
+            frontier = torch.arange(len(nodes), device=nodes.device) * num_nodes + nodes
+            ball, distance = frontier, torch.zeros_like(frontier)
+            for step in range(1, len(similarity)):
+                node = frontier % num_nodes
+                whose, entry = ranges(links.start[node], length[node])
+                first = (frontier - node).index_select(0, whose)
+                reached = torch.sort(first + links.column.index_select(0, entry)).values
+                reached = torch.unique_consecutive(reached)
+                new = reached[~is_among(reached, ball)]
+                if not len(new):
+                    break
+                ball, order = torch.sort(torch.cat([ball, new]))
+                distance = torch.cat([distance, torch.full_like(new, step)])
+                distance = distance.index_select(0, order)
+                row = new // num_nodes
+                size = torch.bincount(ball // num_nodes, minlength=len(nodes)) - 1
+                frontier = new[size[row] < top.k]
+            value = similarity.index_select(0, distance)
+            return SparseRows.from_keys(ball, value, len(nodes), num_nodes)
+
+        bound = min(top.k * (top.k + 1), view.adjacency.nnz)
+        return topk_in_parts(explore, np.full(num_nodes, bound), top, view)
 
 
 def _by_words(view: TrainingView, diameter: int) -> Rows:
@@ -101,116 +154,6 @@ def _by_kernel(view: TrainingView, diameter: int) -> Rows:
     return compute
 
 
-# Graph distance: breadth-first search until the ball is full.
-#
-# Nodes at the same distance are taken in their order, so of each node's neighbours only the first
-# cap + 1 can ever be chosen: with n nodes in the ball, u itself not counted, at most n + 1 of them
-# are there already, and the cap - n first of the others do. Where fewer than cap - n new nodes
-# come
-# out, no list was cut short. So hubs cost no more than cap + 1 steps.
-#
-# The order of a row does not hang on D, and on random graphs finding D takes a search from every
-# other node. So where the cap leaves something out, D is a bound after a few searches.
-
-
-SEARCHES = 16
-"""Searches for D, unless the relation says how many."""
-
-
-def distance_similarity(relation: GraphDistance, view: TrainingView, cut: Cut) -> Tensor:
-    """That of nodes 0, 1, ..., D steps away: float32 [D + 1]."""
-    if relation.searches is None and cut.cap < view.num_nodes - 1:
-        relation = GraphDistance(searches=SEARCHES)
-    diameter = relation.diameter(view)
-    steps = torch.arange(diameter + 1, 0, -1, dtype=torch.float32, device=view.device)
-    return steps / diameter
-
-
-def nearest_by_distance_numpy(relation: GraphDistance, view: TrainingView, cut: Cut) -> Nearest:
-    """Exact. Cost: O(min(cap^2, E)) for a row, whatever the degrees."""
-    num_nodes = view.num_nodes
-    similarity = distance_similarity(relation, view, cut).cpu().numpy()
-    links = sp.csr_array(view.adjacency).sorted_indices()
-    length = np.minimum(np.diff(links.indptr), cut.cap + 1)
-
-    def explore(nodes: np.ndarray) -> sp.csr_array:
-        frontier = np.arange(len(nodes)) * num_nodes + nodes  # row * V + node
-        seen, distance = frontier, np.zeros(len(nodes), dtype=np.int64)
-        for step in range(1, len(similarity)):
-            row, node = np.divmod(frontier, num_nodes)
-            neighbours = links.indices[ranges_numpy(links.indptr[node], length[node])]
-            reached = _distinct(np.repeat(row, length[node]) * num_nodes + neighbours)
-            place = np.searchsorted(seen, reached)
-            new = reached[seen[np.minimum(place, len(seen) - 1)] != reached]
-            if not len(new):
-                break
-            place = np.searchsorted(seen, new)
-            seen, distance = np.insert(seen, place, new), np.insert(distance, place, step)
-            size = np.bincount(seen // num_nodes, minlength=len(nodes)) - 1
-            frontier = new[size[new // num_nodes] < cut.cap]
-        row, node = np.divmod(seen, num_nodes)
-        start = np.searchsorted(row, np.arange(len(nodes) + 1))
-        return sp.csr_array((similarity[distance], node, start), shape=(len(nodes), num_nodes))
-
-    return in_parts_numpy(explore, np.full(num_nodes, most_steps(view, cut)), cut, view)
-
-
-def most_steps(view: TrainingView, cut: Cut) -> int:
-    """Neighbours that one search looks at together, at most."""
-    return min(cut.cap * (cut.cap + 1), view.adjacency.nnz)
-
-
-def _distinct(keys: np.ndarray) -> np.ndarray:
-    keys.sort()
-    return keys[np.diff(keys, prepend=-1) > 0]
-
-
-# Graph distance: breadth-first search from all nodes of a part, until each ball is full.
-#
-# Why only the first cap + 1 neighbours of a node are looked at says `nearest.graph_distance`.
-
-
-def nearest_by_distance(relation: GraphDistance, view: TrainingView, cut: Cut) -> Nearest:
-    """Exact. Cost: a sort of O(min(cap^2, E)) entries for a row, whatever the degrees."""
-    num_nodes = view.num_nodes
-    similarity = distance_similarity(relation, view, cut)
-    links = Links.among(view)
-    length = links.degree.clamp_max(cut.cap + 1)
-
-    def explore(nodes: Tensor) -> Lists:
-        frontier = torch.arange(len(nodes), device=nodes.device) * num_nodes + nodes
-        shape = (len(nodes), num_nodes)
-        ball = Lists(frontier, torch.zeros_like(frontier), shape)  # with the distance of each
-        for step in range(1, len(similarity)):
-            node = frontier % num_nodes
-            whose, entry = ranges(links.start[node], length[node])
-            reached = torch.unique((frontier - node)[whose] + links.end[entry])
-            new = reached[~is_among(reached, ball.key)]
-            if not len(new):
-                break
-            distance = torch.cat([ball.value, torch.full_like(new, step)])
-            ball = Lists.sorted(torch.cat([ball.key, new]), distance, shape)
-            size = ball.start.diff() - 1
-            frontier = new[size[new // num_nodes] < cut.cap]
-        return Lists(ball.key, similarity[ball.value], shape)
-
-    return in_parts(explore, np.full(num_nodes, most_steps(view, cut)), cut, view)
-
-
-# Breadth-first search from many nodes at once, a bit for each of them.
-#
-# With a float for each node that is searched from, a step reads and writes 4 b V bytes several
-# times
-# and falls out of a CPU's cache where a graph has some ten thousand nodes; with a bit it is a
-# thirty-second of that. How many steps reach a pair is counted in bits as well: plane p of the
-# counters holds bit p of every count.
-#
-# Cost: O(b (E + V) / 64) words for a step from b nodes, and O(b V) for the answer.
-# Citation: Then, Kaufmann, Chirigati, Hoang-Vu, Pham, Kemper, Neumann and Vo, "The More the
-# Merrier:
-# Efficient Multi-Source Graph Traversal", VLDB 2014.
-
-
 WORD = 64
 
 
@@ -219,10 +162,17 @@ FEW = 128
 
 
 class BitParallelBFS:
-    """The links of a graph, in the order that a step asks for them.
+    """Breadth-first search from many nodes at once, with a bit for each of them.
 
-    Nodes with many neighbours come first, so those that have a k-th neighbour are a slice, and
-    asking all k-th neighbours at once is one call.
+    With a float for each source a step reads and writes 4 b V bytes several times and falls out of
+    a CPU's cache where a graph has some ten thousand nodes; bits take a thirty-second of that. How
+    many steps reach a pair is counted in bits as well: plane p of the counters holds bit p of every
+    count. Nodes with many neighbours come first, so those that have a k-th neighbour are a slice,
+    and reading all k-th neighbours is one call.
+
+    Cost: O(b (E + V) / 64) words for a step from b nodes, and O(b V) for the answer.
+    Citation: Then, Kaufmann, Chirigati, Hoang-Vu, Pham, Kemper, Neumann and Vo, "The More the
+    Merrier: Efficient Multi-Source Graph Traversal", VLDB 2014.
     """
 
     def __init__(self, adjacency: sp.csr_array) -> None:

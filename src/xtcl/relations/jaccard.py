@@ -6,14 +6,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.common_neighbours import Links, common_neighbours, ends_of_two, neighbourhood
-from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.topk import Cut, Lists, Nearest, in_parts, in_parts_numpy, rows_of
+from xtcl.relations.common_neighbours import (
+    SharedNeighbours,
+    common_neighbour_lists,
+    common_neighbours,
+    count_two_step_paths,
+    neighbourhood,
+)
+from xtcl.relations.relation import PairFunction, Relation, Rows
+from xtcl.relations.sparse import CSRGraph, SparseRows
+from xtcl.relations.topk import TopK, TopKSearch, topk_in_parts
 from xtcl.relations.view import LINKS, TrainingView
 
 
@@ -42,6 +48,8 @@ class Jaccard(Relation):
     name: ClassVar[str] = "jaccard"
     title: ClassVar[str] = "Jaccard Sim."
     reads: ClassVar[frozenset[str]] = frozenset({LINKS})
+    cacheable: ClassVar[bool] = True
+    in_range: ClassVar[bool] = True
     row_by_row: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -61,34 +69,29 @@ class Jaccard(Relation):
 
         return compute
 
+    def topk(self, view: TrainingView, top: TopK) -> TopKSearch:
+        """Exact. Cost: a sort of the paths of two steps, the sum of d_w over N_u for a row."""
+        near = neighbourhood(view.adjacency, self.hops)
+        links = CSRGraph.from_scipy(near, view.device)
+        size = links.degree.float()
 
-def paths_of_two(near: sp.csr_array) -> np.ndarray:
-    """Number of paths of two steps from every node: what a row of `near @ near` costs at most."""
-    return np.asarray(near @ np.diff(near.indptr).astype(np.float64)).astype(np.int64)
+        def explore(nodes: Tensor) -> SparseRows:
+            shared = common_neighbour_lists(links, nodes)
+            sizes = size.index_select(0, shared.node) * size[nodes].index_select(0, shared.row)
+            return shared._replace(value=shared.values / sizes)
 
+        return topk_in_parts(explore, count_two_step_paths(near), top, view)
 
-def nearest_by_jaccard_numpy(relation: Jaccard, view: TrainingView, cut: Cut) -> Nearest:
-    """Exact, by a product of sparse rows. Cost: the paths of two steps, the sum of d_w over N_u."""
-    near = neighbourhood(view.adjacency, relation.hops)
-    size = np.diff(near.indptr).astype(np.float32)
+    def of_pairs(self, view: TrainingView) -> PairFunction:
+        """Common neighbours over the product of degrees."""
+        if self.hops == 1:
+            shared = SharedNeighbours.among(view)
+        else:
+            near = neighbourhood(view.adjacency, self.hops)
+            shared = SharedNeighbours(CSRGraph.from_scipy(near, view.device))
+        size = shared.degree.clamp_min(1).float()
 
-    def explore(nodes: np.ndarray) -> sp.csr_array:
-        shared = sp.csr_array(near[nodes] @ near)
-        shared.data /= size[shared.indices] * size[nodes][rows_of(shared)]
-        return shared
+        def compute(u: Tensor, v: Tensor) -> Tensor:
+            return shared(u, v) / (size[v] * size[u])
 
-    return in_parts_numpy(explore, paths_of_two(near), cut, view)
-
-
-def nearest_by_jaccard(relation: Jaccard, view: TrainingView, cut: Cut) -> Nearest:
-    """Exact. Cost: a sort of the paths of two steps, the sum of d_w over N_u for a row."""
-    near = neighbourhood(view.adjacency, relation.hops)
-    links = Links.of(near, view.device)
-    size = links.degree.float()
-
-    def explore(nodes: Tensor) -> Lists:
-        shared = ends_of_two(links, nodes)
-        sizes = size[shared.node] * size[nodes][shared.row]
-        return Lists(shared.key, shared.value / sizes, shared.shape)
-
-    return in_parts(explore, paths_of_two(near), cut, view)
+        return compute

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.cosine import cosine_rows, propagate
+from xtcl.relations.cosine import cosine_rows, propagate, topk_by_factors
 from xtcl.relations.relation import Relation, Rows
+from xtcl.relations.topk import TopK, TopKSearch
 from xtcl.relations.view import LABELS, LINKS, TrainingView
 
 
@@ -40,12 +41,14 @@ class LabelDistribution(Relation):
     name: ClassVar[str] = "label-distribution"
     title: ClassVar[str] = "2-Hop Label Dist."
     reads: ClassVar[frozenset[str]] = frozenset({LABELS, LINKS})
+    cacheable: ClassVar[bool] = True
+    in_range: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.hops < 1:
             raise UsageError(f"LabelDistribution needs hops of at least 1, not {self.hops}.")
 
-    def factors(self, view: TrainingView) -> Tensor:
+    def factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
         """The training labels summed over walks of k steps."""
         labels = torch.from_numpy(view.one_hot_labels()).to(view.device)
         return propagate(view, labels, self.hops)
@@ -53,3 +56,7 @@ class LabelDistribution(Relation):
     def prepare(self, view: TrainingView) -> Rows:
         """Cosines of the factors."""
         return cosine_rows(self.factors(view))
+
+    def topk(self, view: TrainingView, top: TopK) -> TopKSearch:
+        """The largest cosines of the factors; an index is only built for many rows of a view."""
+        return topk_by_factors(self.factors(view, top), top.for_one_view())

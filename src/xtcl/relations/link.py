@@ -7,12 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from torch import Tensor
 
-from xtcl.relations.common_neighbours import Links
-from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.sparse import dense_rows, row_entries, scaled, to_device
-from xtcl.relations.topk import Cut, Lists, Nearest, in_parts, in_parts_numpy
+from xtcl.relations.common_neighbours import SharedNeighbours
+from xtcl.relations.relation import PairFunction, Relation, Rows
+from xtcl.relations.sparse import CSRGraph, SparseRows, dense_rows, row_entries, scaled, to_device
+from xtcl.relations.topk import TopK, TopKSearch, topk_in_parts
 from xtcl.relations.view import LINKS, TrainingView
 
 
@@ -46,6 +47,8 @@ class Link(Relation):
     name: ClassVar[str] = "link"
     title: ClassVar[str] = "Link"
     reads: ClassVar[frozenset[str]] = frozenset({LINKS})
+    cacheable: ClassVar[bool] = True
+    in_range: ClassVar[bool] = True
     row_by_row: ClassVar[bool] = True
 
     def prepare(self, view: TrainingView) -> Rows:
@@ -57,21 +60,24 @@ class Link(Relation):
 
         return compute
 
+    def topk(self, view: TrainingView, top: TopK) -> TopKSearch:
+        """Exact. Cost: O(d_u log d_u) for a row."""
+        weights = normalised_adjacency(view.adjacency)
+        links = CSRGraph.from_scipy(weights, view.device, weighted=True)
+        weight = links.weights
 
-def nearest_by_link_numpy(relation: Link, view: TrainingView, cut: Cut) -> Nearest:
-    """Exact. Cost: O(d_u) for a row."""
-    weights = normalised_adjacency(view.adjacency)
-    return in_parts_numpy(lambda nodes: weights[nodes], np.diff(weights.indptr), cut, view)
+        def explore(nodes: Tensor) -> SparseRows:
+            row, entry = row_entries(links.start, nodes)
+            return SparseRows(row, links.column[entry], len(nodes), weight[entry])
 
+        return topk_in_parts(explore, np.diff(weights.indptr), top, view)
 
-def nearest_by_link(relation: Link, view: TrainingView, cut: Cut) -> Nearest:
-    """Exact. Cost: O(d_u log d_u) for a row."""
-    weights = normalised_adjacency(view.adjacency)
-    links = Links.of(weights, view.device)
+    def of_pairs(self, view: TrainingView) -> PairFunction:
+        """Entries of the normalised adjacency."""
+        shared = SharedNeighbours.among(view)
+        scale = 1.0 / torch.sqrt(shared.degree.double() + 1.0)
 
-    def explore(nodes: Tensor) -> Lists:
-        row, entry = row_entries(links.start, nodes)
-        shape = (len(nodes), view.num_nodes)
-        return Lists(row * view.num_nodes + links.end[entry], links.weight[entry], shape)
+        def compute(u: Tensor, v: Tensor) -> Tensor:
+            return torch.where(shared.linked(u, v), scale[u] * scale[v], 0.0).float()
 
-    return in_parts(explore, np.diff(weights.indptr), cut, view)
+        return compute

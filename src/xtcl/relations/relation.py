@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -14,20 +14,35 @@ from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
 from xtcl.relations.view import LABELS, TrainingView
 
+if TYPE_CHECKING:
+    from xtcl.relations.topk import TopK, TopKSearch
+
 Rows = Callable[[Tensor], Tensor]
-"""Takes node indices [b], gives their similarities to all nodes, float32 [b, V]."""
+"""Takes node indices [b], returns their similarities to all nodes, float32 [b, V]."""
 
+PairFunction = Callable[[Tensor, Tensor], Tensor]
+"""Takes nodes u and v, each [m], returns s(u, v), float32 [m]."""
 
-AT_ONCE = 2**26
-"""Pairs of one call on a GPU, where rows are made one by one: 256 MB of similarities."""
+PAIRS_PER_GPU_CALL = 2**26
+"""Pairs of one call on a GPU where rows are computed one by one: 256 MB of similarities."""
 
+VALUES_IN_CACHE = 2**20
+"""Numbers of an array that a CPU reads many times: three such arrays stay in its cache."""
 
-IN_CACHE = 2**20
-"""Numbers of an array that a CPU passes over again and again: three of them stay in its cache."""
+_ROUNDING = 1e-6
+"""How far rounding may carry a similarity above 1; it is then set to 1."""
 
-
-TOLERANCE = 1e-6
-"""How far rounding may carry a similarity above 1; it is then cut to 1."""
+_TIED_TO_PREPARE = (
+    "topk",
+    "factors",
+    "of_pairs",
+    "in_topk_mode",
+    "in_range",
+    "row_by_row",
+    "by_threads",
+    "by_columns",
+)
+"""Members of a relation that describe the rows of its `prepare`, and of no other."""
 
 
 def tile_rows(device: torch.device) -> int:
@@ -38,51 +53,128 @@ def tile_rows(device: torch.device) -> int:
 class Relation(ABC):
     """One graph signal. A subclass is a frozen dataclass whose fields are its parameters.
 
-    `prepare` does once what all rows share and returns a function from nodes to rows. It gets a
-    view of the training data, so it cannot leak what the view does not hold.
+    `prepare` computes once what all rows share and returns a function from nodes to rows. It gets a
+    view of the training data, so it cannot use what the view does not hold.
+
+    `topk`, `factors` and `of_pairs` are optional fast paths of top-k mode. Without them whole rows
+    are computed. They must agree with the rows. So a subclass that overrides `prepare` alone does
+    not inherit them, nor what is declared about the rows (`row_by_row`, ...). It inherits
+    them where it leaves `prepare` as it is.
+
+    Similarities are checked for their values, and rows are neither cached nor stored, unless the
+    class declares `in_range` and `cacheable`.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     reads: ClassVar[frozenset[str]]
+    cacheable: ClassVar[bool] = False
+    """Whether the fields, the code of this xtcl version and what it `reads` of a view decide all
+    rows. Only then are they cached and stored. Each class declares it for itself."""
+    in_range: ClassVar[bool] = False
+    """Whether similarities are sure to be float32 in [0, 1], so that nobody has to check them."""
     row_by_row: ClassVar[bool] = False
-    """Whether a row comes out the same to the last bit in any company."""
+    """Whether a row is the same to the last bit whatever other rows are computed with it."""
     by_threads: ClassVar[bool] = False
-    """Whether the threads of a CPU divide the nodes of a call; rows are then made row by row."""
+    """Whether the threads of a CPU share the nodes of a call. Rows are then made row by row."""
     by_columns: ClassVar[bool] = False
     """Whether b rows are made as b columns [V, b], in many passes over all of them."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Drop what the parents declared about rows that this class does not have."""
+        super().__init_subclass__(**options)
+        if "cacheable" not in vars(cls):
+            cls.cacheable = False
+
+        def place(member: str) -> int:
+            """How far up the class is that defines the member."""
+            return next(i for i, kind in enumerate(cls.__mro__) if member in vars(kind))
+
+        for member in _TIED_TO_PREPARE:
+            if place(member) > place("prepare"):
+                setattr(cls, member, vars(Relation)[member])
 
     @abstractmethod
     def prepare(self, view: TrainingView) -> Rows:
         """The function that computes rows of similarities for `view`."""
 
-    @property
-    def foreign(self) -> bool:
-        """Whether it is not one of ours: nobody knows then what it computes and really reads."""
-        return not type(self).__module__.startswith("xtcl.relations.")
+    def topk(self, view: TrainingView, top: TopK) -> TopKSearch | None:
+        """A search for the best of each row that does not compute whole rows.
+
+        It takes nodes [b] and returns `SparseRows` with, at least, the `top.k` most similar nodes
+        of each. Where `top.full` is set the search must also find all that whole rows have, to the
+        last bit. None, the default: whole rows are computed.
+        """
+        return None
+
+    def factors(self, view: TrainingView, top: TopK | None = None) -> Tensor | None:
+        """Factors [V, D] whose cosines, with negative ones set to 0, are the similarities.
+
+        `top` is given in top-k mode, where they may be made from short lists, too. None, the
+        default: there are no factors.
+        """
+        return None
+
+    def of_pairs(self, view: TrainingView) -> PairFunction | None:
+        """A function for s(u, v) of single pairs. None, the default: rows are computed for them."""
+        return None
+
+    def in_topk_mode(self) -> Relation:
+        """The relation whose rows stand for these in top-k mode: the same order for less work."""
+        return self
 
     @property
-    def label_free(self) -> bool:
+    def reads_labels(self) -> bool:
+        """Whether it depends on labels."""
+        return LABELS in self.reads
+
+    @property
+    def shared_by_folds(self) -> bool:
         """Whether it is surely the same for all views that differ in labels only."""
-        return not self.foreign and LABELS not in self.reads
+        return self.cacheable and not self.reads_labels
 
     def on(self, view: TrainingView) -> SimilarityRows:
-        """Bind the relation to `view`, ready to be asked for rows."""
-        if self.label_free:
+        """Bind the relation to `view`: its rows."""
+        if self.shared_by_folds:
             compute = view.once(self, lambda: self.prepare(view), self.reads)
         else:
             compute = self.prepare(view)
-        row_by_row = self.row_by_row and not self.foreign  # which may have inherited it
         return SimilarityRows(
             compute,
             view.device,
             self.name,
             view.num_nodes,
-            self.foreign,
-            row_by_row,
-            self.by_threads and not self.foreign,
+            not self.in_range,
+            self.row_by_row,
+            self.by_threads,
             self.by_columns,
         )
+
+    def pairs_on(self, view: TrainingView) -> PairFunction | None:
+        """Bind `of_pairs` to `view`, with a check of its values where these are not `in_range`."""
+        compute = self.of_pairs(view)
+        if compute is None or self.in_range:
+            return compute
+
+        def checked(u: Tensor, v: Tensor) -> Tensor:
+            return check_similarities(self.name, compute(u, v), u, v)
+
+        return checked
+
+
+def check_similarities(name: str, found: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """Similarities of the pairs (u, v), float32, or an error that names one out of range.
+
+    All three have one shape.
+    """
+    wrong = ~((found >= 0) & (found <= 1 + _ROUNDING))  # NaN is neither
+    if wrong.any():
+        first = tuple(wrong.nonzero()[0].tolist())
+        raise UsageError(
+            f"Relation '{name}' must compute similarities in [0, 1], but nodes "
+            f"{int(u[first])} and {int(v[first])} have {found[first].item():.7g}: scale it."
+        )
+    return found.detach().clamp(max=1).to(u.device, torch.float32)
 
 
 @dataclass(frozen=True)
@@ -91,33 +183,32 @@ class SimilarityRows:
 
     A matrix product may round differently when its shape changes, and a last bit decides whether a
     pair at the threshold is above it. So every call of `compute` gets the same number of nodes, the
-    last tile filled up with repetitions, and a row comes out the same whatever it is asked with.
-    Where it would anyway, because it is made `row_by_row`, a GPU makes many more in a call, which
-    costs it some hundred microseconds however few they are; and threads that divide the nodes of a
-    call get a tile each.
+    last tile filled up with repetitions. A row is then the same whatever nodes it is computed with.
+    Rows that are made `row_by_row` are the same in any case. A GPU makes many more of those in a
+    call, because a call takes some hundred microseconds however few they are. Threads that share
+    the nodes of a call get a tile each.
 
-    What a call gives is checked for its kind and shape; that of a `foreign` relation, which is not
-    one of ours, also for its values, since a similarity outside [0, 1] would go wrong without a
-    word.
+    The kind and shape of what a call returns are checked. With `check_values` so is its range,
+    since a similarity outside [0, 1] would give wrong results without an error.
     """
 
     compute: Rows
     device: torch.device
     name: str = "relation"
     num_nodes: int | None = None
-    foreign: bool = False
+    check_values: bool = False
     row_by_row: bool = False
     by_threads: bool = False
     by_columns: bool = False
 
     @property
     def tile(self) -> int:
-        """Rows per call of `compute`, but for those made row by row."""
+        """Rows per call of `compute`, except for those made row by row."""
         usual = tile_rows(self.device)
         if not self.by_columns or self.device.type != "cpu":
             return usual
         half = usual // 2
-        return half if half * (self.num_nodes or 1) <= IN_CACHE else half // 2
+        return half if half * (self.num_nodes or 1) <= VALUES_IN_CACHE else half // 2
 
     def __call__(self, nodes: Tensor) -> Tensor:
         """Similarities [b, V] of `nodes` to all nodes."""
@@ -128,10 +219,12 @@ class SimilarityRows:
         """The same, a few of the `nodes` at a time, each time with those few."""
         height, compute = self.tile, self._tile
         if self.device.type != "cpu" and self.row_by_row:
-            height, compute = max(height, AT_ONCE // (self.num_nodes or 1)), self._checked
+            enough = PAIRS_PER_GPU_CALL // (self.num_nodes or 1)
+            height, compute = max(height, enough), self._checked
         elif self.device.type == "cpu" and self.by_threads:
-            enough = max(height * torch.get_num_threads(), IN_CACHE // (self.num_nodes or 1))
-            height, compute = enough, self._checked
+            enough = VALUES_IN_CACHE // (self.num_nodes or 1)
+            height = max(height * torch.get_num_threads(), enough)
+            compute = self._checked
         for part in torch.split(nodes.to(self.device), height):
             yield part, compute(part).contiguous()
 
@@ -150,22 +243,15 @@ class SimilarityRows:
                 "end it with .float(), or torch.from_numpy(...) for an array."
             )
         width = found.shape[-1] if self.num_nodes is None and found.ndim else self.num_nodes
-        if found.shape != (len(nodes), width):
+        if width is None or found.shape != (len(nodes), width):
             raise UsageError(
-                f"Relation '{self.name}' must compute one row per node asked for and one column "
+                f"Relation '{self.name}' must compute one row per given node and one column "
                 f"per node of the graph, here {[len(nodes), width]}, but gave {list(found.shape)}."
             )
-        return self._in_range(found, nodes) if self.foreign else found
-
-    def _in_range(self, found: Tensor, nodes: Tensor) -> Tensor:
-        wrong = ~((found >= 0) & (found <= 1 + TOLERANCE))  # NaN is neither
-        if wrong.any():
-            row, column = wrong.nonzero()[0].tolist()
-            raise UsageError(
-                f"Relation '{self.name}' must compute similarities in [0, 1], but nodes "
-                f"{int(nodes[row])} and {column} have {found[row, column].item():.7g}: scale it."
-            )
-        return found.detach().clamp(max=1).to(self.device, torch.float32)
+        if not self.check_values:
+            return found
+        u, v = torch.meshgrid(nodes, torch.arange(width, device=nodes.device), indexing="ij")
+        return check_similarities(self.name, found, u, v)
 
 
 def path_of_four() -> TrainingView:

@@ -13,9 +13,7 @@ from torch import Tensor
 from xtcl.relations.relation import Relation, SimilarityRows, tile_rows
 from xtcl.relations.sparse import SparseRows
 from xtcl.relations.thresholds import levels
-from xtcl.relations.topk import Nearest, NearestRows, list_levels_numpy, uses_torch_search
-from xtcl.relations.topk import list_levels as torch_list_levels
-from xtcl.relations.topk_dispatch import index_settings, nearest
+from xtcl.relations.topk import TopK, TopKSearch, index_settings, list_levels, topk_search
 from xtcl.relations.view import TrainingView
 
 
@@ -111,38 +109,40 @@ TOPK_BLOCK_ROWS = 2**13
 class TopKSource:
     """Searches for above sets cut to the `cap` best of each row (top-k mode).
 
-    The search is prepared when the first row is computed. `few` means that a pass is over too few
-    rows to build an index for it alone.
+    The search is prepared when the first row is computed. `few_queries` means that a pass is over
+    too few rows to build an index for it alone.
     """
 
     relation: Relation
     view: TrainingView
     quantiles: tuple[float, ...]
     cap: int
-    index_past: int | None = None
-    few: bool = False
+    index_threshold: int | None = None
+    few_queries: bool = False
     index_recall: float | None = field(default=None, init=False)
     """Share of the best that an index found, of the rows searched or read so far."""
     block_rows: ClassVar[int] = TOPK_BLOCK_ROWS
 
     @cached_property
-    def search(self) -> Nearest:
+    def search(self) -> TopKSearch:
         """Finds the best of a block of nodes."""
-        found = nearest(
-            self.relation,
-            self.view,
+        top = TopK.of(
             self.quantiles[0],
             self.cap,
-            index_past=self.index_past,
-            few=self.few,
+            self.view.num_nodes,
+            self.index_threshold,
+            few_queries=self.few_queries,
         )
+        found = topk_search(self.relation, self.view, top)
         self.index_recall = getattr(found, "index_recall", None)
         return found
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """What decides the rows besides the relation, the view and the quantiles."""
-        indexed = index_settings(self.relation, self.view, self.index_past, few=self.few)
+        indexed = index_settings(
+            self.relation, self.view, self.index_threshold, few_queries=self.few_queries
+        )
         return {"cap": self.cap} | indexed
 
     @property
@@ -153,16 +153,8 @@ class TopKSource:
     def rows(self, nodes: Tensor) -> SparseRows:
         """The above pairs of `nodes` [b], with similarities and levels."""
         found = self.search(nodes)
-        return SparseRows(
-            found.rows, found.nodes, len(nodes), found.similarities, self._levels(found)
-        )
+        return found._replace(level=self._levels(found))
 
-    def _levels(self, found: NearestRows) -> Tensor:
+    def _levels(self, found: SparseRows) -> Tensor:
         """The level of every entry, uint8 [m]."""
-        if len(self.quantiles) == 1:
-            return torch.ones(len(found.nodes), dtype=torch.uint8, device=found.nodes.device)
-        num_nodes = self.view.num_nodes
-        if uses_torch_search(self.view.device):
-            return torch_list_levels(found, self.quantiles, self.cap, num_nodes)
-        reached = list_levels_numpy(found.matrix(num_nodes), self.quantiles, self.cap)
-        return torch.from_numpy(reached).to(self.view.device)
+        return list_levels(found, self.quantiles, self.cap, self.view.num_nodes)

@@ -214,7 +214,7 @@ class DenseRows:
         return {
             source.relation.name: CachedLevels(source, nodes, self.num_nodes)
             for source in self._sources
-            if source.relation.label_free
+            if source.relation.shared_by_folds
         }
 
     @contextmanager

@@ -85,22 +85,6 @@ def _where(mask: Tensor) -> Neighbors:
     return row[hit], 8 * word[hit] + byte
 
 
-# Approximate search for the largest inner products, by an inverted file of FAISS.
-#
-# Rows are sorted into cells around 4 sqrt(G) centres, and a query looks into the cells nearest to
-# it.
-# How many is found by trial: they are doubled until a sample of queries finds a share GOOD of what
-# exact search finds, but to no more than PROBES. The share reached is kept as `recall`.
-#
-# Where rows lie in clusters a few cells are enough. Where they are spread evenly, as the means of
-# random neighbours are, hardly any row is nearer than others, and more cells would find other rows
-# of
-# nearly the same similarity at a cost that grows like that of exact search.
-#
-# Cost: O(G^1.5 D) to build, O(b D sqrt(G) probes) for b queries.
-# Citation: Douze et al., "The Faiss library", 2024.
-
-
 GOOD = 0.95
 
 
@@ -118,7 +102,19 @@ POINTS = 64
 
 
 class IndexSearch:
-    """The `number` best of `rows` [G, D], all of unit length or zero, for some of them."""
+    """The `number` best of `rows` [G, D], all of unit length or zero, by an inverted file of FAISS.
+
+    Rows are sorted into cells around 4 sqrt(G) centres, and a query is compared with the cells
+    nearest to it. Their number is doubled until a sample of queries finds a share GOOD of what
+    exact search finds, but to no more than PROBES. The share reached is kept as `recall`.
+
+    Where rows lie in clusters a few cells are enough. Where they are spread evenly, as the means of
+    random neighbours are, hardly any row is nearer than others, and more cells would find other
+    rows of nearly the same similarity at a cost that grows like that of exact search.
+
+    Cost: O(G^1.5 D) to build, O(b D sqrt(G) probes) for b queries.
+    Citation: Douze et al., "The Faiss library", 2024.
+    """
 
     def __init__(self, rows: Tensor, number: int) -> None:
         faiss = _faiss()

@@ -89,17 +89,6 @@ def levels(similarities: Tensor, nodes: Tensor, quantiles: Sequence[float]) -> T
     return levels_above(similarities, nodes, thresholds(similarities, nodes, quantiles))
 
 
-# The n-th largest number of every row.
-#
-# torch keeps the n largest in a heap while it passes over a row, 5 ns a number. On a CPU a sample
-# of
-# a long row says quicker about how large the n-th is: few are no smaller than a safe guess, and
-# the
-# heap gets only those. The answer is exact: a row whose guess was not safe, or would list too
-# many,
-# goes to the heap as it is.
-
-
 STRIDE = 16
 """One of so many numbers is in the sample: a line of a CPU's cache in so many lines."""
 
@@ -113,7 +102,13 @@ MOST = 4
 
 
 def nth_largest(rows: Tensor, rank: int) -> Tensor:
-    """Of each row [b, n] of numbers the one with `rank`, counted from the largest as 1: [b, 1]."""
+    """Of each row [b, n] of numbers the one with `rank`, counted from the largest as 1: [b, 1].
+
+    torch keeps the n largest in a heap while it passes over a row, 5 ns a number. On a CPU a sample
+    of a long row gives a safe lower bound faster, and only the few numbers above it go to the heap.
+    The result is exact: a row whose bound was not safe, or that has too many numbers above it, goes
+    to the heap as it is.
+    """
     width = rows.shape[1]
     expected = rank / STRIDE
     safe = math.ceil(expected + 3 * math.sqrt(expected) + 3)

@@ -1,374 +1,273 @@
-"""The best few of every row of a relation, found without making the row where it is sparse."""
+"""The most similar nodes of every row of a relation, without whole rows where it is sparse."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
 from xtcl.relations.blocks import thread_map
-from xtcl.relations.relation import SimilarityRows
+from xtcl.relations.relation import Relation, SimilarityRows, check_similarities
+from xtcl.relations.search import index_name
+from xtcl.relations.sparse import SparseRows
 from xtcl.relations.thresholds import check_quantiles, rank_from_top
 from xtcl.relations.view import TrainingView
-
-# The above set of a row, cut to its best.
-#
-# With k the rank of the quantile from the top, a pair is above when it is no smaller than the k-th
-# largest of the row (and > 0). Of these the `cap` best stay, equals in the order of their nodes.
-# So
-# the floor is the largest but min(k, cap) - 1: all that is larger stays, and of what equals it as
-# much as the cap leaves room for. The `cap` best positive entries of a row are all it takes to
-# know.
-
 
 TINY = float(np.finfo(np.float32).tiny)
 """The smallest similarity that counts as positive, as for the thresholds."""
 
+MAX_ITEMS, MAX_ITEMS_GPU = 2**22, 2**24
+"""Entries that a search lists at once, except for a single node's: some 300 MB on a CPU, shared by
+its threads, and some 2 GB on a GPU, with their order and what sorts them."""
 
-class Cut(NamedTuple):
-    """At most `cap` of a row; its `place`-th best is the least that may stay.
 
-    `full` says that the threshold has a say, or that there is room for all: then a search that
-    rounds otherwise than whole rows do, or leaves something out, would not do.
+class TopK(NamedTuple):
+    """What top-k mode keeps of a row: the above pairs, and of them the `k` most similar.
+
+    With q the rank of the quantile from the top, a pair is above when it is no smaller than the
+    q-th largest of the row (and > 0). Of these the k best stay, equal ones in the order of their
+    nodes. So the threshold is the largest but min(k, q) - 1: all that is larger stays, and of
+    what equals it as much as there is room for. The k best positive entries of a row decide it.
     """
 
-    cap: int
+    k: int
     place: int
+    """min(k, q): the `place`-th best of a row is the least that may stay."""
     full: bool = False
+    """Whether the threshold decides, or there is room for all. A search must then find exactly what
+    whole rows have: it may neither round differently nor leave anything out."""
+    index_threshold: int | None = None
+    """With more different rows of factors than this, an index may be searched (FAISS, on a CPU)."""
+    few_queries: bool = False
+    """Whether too few rows are wanted to build an index for one view alone."""
 
     @classmethod
-    def of(cls, quantile: float, cap: int, num_nodes: int) -> Cut:
-        """The cut of a row with V - 1 other nodes."""
+    def of(
+        cls,
+        quantile: float,
+        k: int,
+        num_nodes: int,
+        index_threshold: int | None = None,
+        *,
+        few_queries: bool = False,
+    ) -> TopK:
+        """For rows with V - 1 other nodes."""
         check_quantiles([quantile])
-        if cap < 1:
-            raise UsageError(f"cap={cap} must be at least 1.")
+        if k < 1:
+            raise UsageError(f"cap={k} must be at least 1.")
         others = max(num_nodes - 1, 1)
         rank = max(rank_from_top(quantile, num_nodes - 1), 1)
-        return cls(min(cap, others), min(cap, rank), full=cap > rank or cap >= others)
+        full = k > rank or k >= others
+        return cls(min(k, others), min(k, rank), full, index_threshold, few_queries)
+
+    def for_one_view(self) -> TopK:
+        """The same without an index if there are few queries: it would serve this view alone."""
+        return self._replace(index_threshold=None) if self.few_queries else self
 
 
-def rows_of(lists: sp.csr_array) -> np.ndarray:
-    """The row of every entry."""
-    return np.repeat(np.arange(lists.shape[0]), np.diff(lists.indptr))
+TopKSearch = Callable[[Tensor], SparseRows]
+"""Takes node indices [b], returns the best of each with their similarities."""
 
 
-def topk_of_lists_numpy(lists: sp.csr_array, nodes: np.ndarray, cut: Cut) -> sp.csr_array:
-    """Cut the rows of a sparse matrix, in any order, that belong to `nodes`; sorted by node."""
-    lists = lists.astype(np.float32, copy=False)
-    lists = selected_places(lists, (lists.data >= TINY) & (lists.indices != nodes[rows_of(lists)]))
-    floor = kth_largest_numpy(lists, cut.place)
-    lists = selected_places(lists, lists.data >= floor[rows_of(lists)])
-    lists.sort_indices()
-    row = rows_of(lists)
-    larger = lists.data > floor[row]
-    room = cut.cap - np.bincount(row[larger], minlength=len(nodes))
-    equals = np.concatenate([[0], np.cumsum(~larger)])
-    place = equals[1:] - equals[lists.indptr[row]]
-    return selected_places(lists, larger | (place <= room[row]))
+def topk_search(relation: Relation, view: TrainingView, top: TopK) -> TopKSearch:
+    """A search for the above pairs of rows, of each row the `top.k` best.
+
+    With k = V - 1 these are the above pairs of exact mode. A relation without a `topk` of its own
+    is computed in whole rows. Where an index was searched, the search has an attribute
+    `index_recall`, the share of the best that the index finds.
+    """
+    if not relation.shared_by_folds:
+        return _bound(relation, view, top)
+    # An index takes long to build, so views that differ in labels only share it.
+    top = top._replace(few_queries=False)
+    return view.once(("topk", relation, top), lambda: _bound(relation, view, top), relation.reads)
 
 
-def selected_places(lists: sp.csr_array, kept: np.ndarray) -> sp.csr_array:
-    """The entries that are `kept`."""
-    start = np.concatenate([[0], np.cumsum(kept)])[lists.indptr]
-    return sp.csr_array((lists.data[kept], lists.indices[kept], start), shape=lists.shape)
+def _bound(relation: Relation, view: TrainingView, top: TopK) -> TopKSearch:
+    search = relation.topk(view, top)
+    if search is None:
+        return topk_from_dense(relation.on(view), top)
+    return search if relation.in_range else _CheckedSearch(relation.name, search, top)
 
 
-def kth_largest_numpy(lists: sp.csr_array, place: int) -> np.ndarray:
-    """The `place`-th largest of every row, 0 where there are not so many."""
-    floor = np.zeros(lists.shape[0], dtype=np.float32)
-    length = np.diff(lists.indptr)
-    # Positive floats are in the order of their bits: one sort of integers does for all rows, and
-    # a stable one merges the rows as they lie, in half the time.
-    highest = np.int64(2**31 - 1)
-    bits = np.ascontiguousarray(lists.data).view(np.int32)
-    key = (rows_of(lists).astype(np.int64) << 32) + (highest - bits)
-    key.sort(kind="stable")
-    long = np.flatnonzero(length >= place)
-    found = highest - (key[lists.indptr[long] + place - 1] & (2**32 - 1))
-    floor[long] = found.astype(np.int32).view(np.float32)
-    return floor
+class _CheckedSearch:
+    """A search of a relation that is not known to be right: checked, and cut to the k best."""
+
+    def __init__(self, name: str, search: TopKSearch, top: TopK) -> None:
+        self.name, self.search, self.top = name, search, top
+        self.index_recall: float | None = getattr(search, "index_recall", None)
+
+    def __call__(self, nodes: Tensor) -> SparseRows:
+        found: object = self.search(nodes)
+        if not isinstance(found, SparseRows) or found.value is None or found.num_rows != len(nodes):
+            raise UsageError(
+                f"The top-k search of relation '{self.name}' must return SparseRows with a value "
+                f"for each pair and num_rows={len(nodes)}, one row per given node."
+            )
+        row, node = found.row.to(nodes.device), found.node.to(nodes.device)
+        value = check_similarities(self.name, found.value, nodes[row], node)
+        order = torch.argsort(node, stable=True)
+        order = order[torch.argsort(row[order], stable=True)]
+        lists = SparseRows(row[order], node[order], len(nodes), value[order])
+        return topk_of_lists(lists, nodes, self.top)
 
 
-def topk_of_rows(similarities: Tensor, nodes: Tensor, cut: Cut) -> Tensor:
-    """Which of the whole rows [b, V] stays: bool [b, V]."""
+def index_settings(
+    relation: Relation, view: TrainingView, index_threshold: int | None, *, few_queries: bool
+) -> dict[str, Any]:
+    """What decides the lists of `topk_search` if an index may be searched for them, else nothing.
+
+    An index is searched for factors on a CPU: a GPU takes less time for all rows. With
+    `few_queries` a relation that reads labels is searched exactly, but what its labels are
+    propagated over may have been found by an index all the same.
+    """
+    may_be_used = index_threshold is not None and index_threshold < view.num_nodes
+    has_factors = type(relation).factors is not Relation.factors
+    if not may_be_used or not has_factors or view.device.type != "cpu":
+        return {}
+    exactly = {"few": True} if few_queries and relation.reads_labels else {}
+    return index_name(index_threshold) | exactly
+
+
+def topk_from_dense(rows: SimilarityRows, top: TopK) -> TopKSearch:
+    """A search in whole rows. Cost: that of the rows, and O(tile V) memory."""
+
+    def best(nodes: Tensor) -> SparseRows:
+        similarities = rows(nodes)
+        stays = topk_of_rows(similarities, nodes, top)
+        row, node = torch.nonzero(stays, as_tuple=True)
+        return SparseRows(row, node, len(nodes), similarities[stays])
+
+    def search(nodes: Tensor) -> SparseRows:
+        return SparseRows.joined(
+            [best(part) for part in torch.split(nodes.to(rows.device), rows.tile)]
+        )
+
+    return search
+
+
+def topk_of_rows(similarities: Tensor, nodes: Tensor, top: TopK) -> Tensor:
+    """Which entries of the whole rows [b, V] stay: bool [b, V]."""
     others = similarities.clone()
     others[torch.arange(len(nodes), device=nodes.device), nodes] = 0.0
-    floor = torch.topk(others, cut.place, dim=1).values[:, -1:].clamp_min(TINY)
-    larger = others > floor
-    equal = others == floor
-    room = cut.cap - larger.sum(dim=1, keepdim=True)
+    least = torch.topk(others, top.place, dim=1).values[:, -1:].clamp_min(TINY)
+    larger = others > least
+    equal = others == least
+    room = top.k - larger.sum(dim=1, keepdim=True)
     return larger | (equal & (equal.cumsum(dim=1) <= room))
 
 
-def topk_from_dense(rows: SimilarityRows, cut: Cut) -> Nearest:
-    """Cost: that of the rows, and O(tile V) memory."""
-
-    def find(nodes: Tensor) -> NearestRows:
-        lengths, found, values = [], [], []
-        for part in torch.split(nodes.to(rows.device), rows.tile):
-            similarities = rows(part)
-            kept = topk_of_rows(similarities, part, cut)
-            lengths.append(kept.sum(dim=1))
-            found.append(kept.nonzero()[:, 1])
-            values.append(similarities[kept])
-        start = torch.nn.functional.pad(torch.cat(lengths).cumsum(0), (1, 0))
-        return NearestRows(start, torch.cat(found), torch.cat(values))
-
-    return find
+Explore = Callable[[Tensor], SparseRows]
+"""Takes nodes [b], returns lists that hold at least the best of each row."""
 
 
-# The levels that the pairs of capped lists reach, when there are several quantiles.
-#
-# A list holds the above set of the lowest quantile, cut to the `cap` best. Of a higher quantile
-# with
-# rank k from the top, the k-th largest of the list is the threshold; where the list is shorter, be
-# it
-# cut or for want of positive similarities, all of it is above. So a level counts the quantiles of
-# which a pair is in the capped above set.
+def topk_in_parts(explore: Explore, paths: np.ndarray, top: TopK, view: TrainingView) -> TopKSearch:
+    """Explore from all nodes of a part together; `paths` [V] bounds what each will list."""
+    bound = torch.from_numpy(paths).to(view.device)
+
+    def best(part: Tensor) -> SparseRows:
+        return topk_of_lists(explore(part), part, top)
+
+    def search(nodes: Tensor) -> SparseRows:
+        nodes = nodes.to(view.device)
+        return SparseRows.joined(map_parts(best, split_by(nodes, bound[nodes])))
+
+    return search
 
 
-def list_places(quantiles: Sequence[float], cap: int, num_nodes: int) -> list[int]:
-    """Which of a list, counted from the largest as 1, is the least above for each quantile."""
-    return [min(max(rank_from_top(q, num_nodes - 1), 1), cap) for q in quantiles]
+def max_items(device: torch.device) -> int:
+    """Entries to list at once: on a CPU for each of the threads."""
+    if device.type == "cpu":
+        return max(1, MAX_ITEMS // torch.get_num_threads())
+    return MAX_ITEMS_GPU
 
 
-def list_thresholds(lists: sp.csr_array, quantiles: Sequence[float], cap: int) -> np.ndarray:
-    """The least that is above in each row of `lists` [b, V], for each quantile: float32 [b, L]."""
-    places = list_places(quantiles, cap, lists.shape[1])
-    return np.stack([kth_largest_numpy(lists, place) for place in places], axis=1)
+def split_by(nodes: Tensor, items: Tensor, most: int | None = None) -> tuple[Tensor, ...]:
+    """`nodes` in parts with about `most` (max_items) `items` [b] together, or one node's more."""
+    share = items.cumsum(0) // (most or max_items(nodes.device))
+    length = torch.unique_consecutive(share, return_counts=True)[1].tolist()
+    return torch.split(nodes, length or [0])
 
 
-def list_levels_numpy(lists: sp.csr_array, quantiles: Sequence[float], cap: int) -> np.ndarray:
-    """How many quantiles each entry is above for, uint8 [m]; the lowest one's are all."""
-    reached = np.ones(lists.nnz, dtype=np.uint8)
-    if len(quantiles) > 1:
-        row = rows_of(lists)
-        for floor in list_thresholds(lists, quantiles[1:], cap).T:
-            reached += lists.data >= np.maximum(floor, TINY)[row]
-    return reached
+def map_parts(work: Explore, parts: Sequence[Tensor]) -> list[SparseRows]:
+    """`work` of each part: by the threads of a CPU, one after the other on a GPU."""
+    return thread_map(work, parts) if parts[0].is_cpu else [work(part) for part in parts]
 
 
-def list_levels(found: NearestRows, quantiles: Sequence[float], cap: int, num_nodes: int) -> Tensor:
-    """How many quantiles each entry is above for, uint8 [m]; the lowest one's are all."""
-    lists = Lists.of(found, num_nodes)
-    reached = torch.ones(len(lists.key), dtype=torch.uint8, device=lists.key.device)
-    for place in list_places(quantiles[1:], cap, num_nodes):
-        reached += lists.value >= kth_largest(lists, place).clamp_min(TINY)[lists.row]
-    return reached
+def topk_of_lists(lists: SparseRows, nodes: Tensor, top: TopK) -> SparseRows:
+    """The best of lists that belong to `nodes`; what is below TINY, and a node itself, is left out.
+
+    Sorted by descending similarity within a row, equal ones in the order of their nodes, the best
+    are a beginning of the row: `top.k` entries at most, and none that is smaller than the
+    `top.place`-th. Cost: a sort of the entries of rows with more than `top.place`.
+    """
+    row, value = lists.row, lists.values.float()
+    positive = (value >= TINY) & (lists.node != nodes.index_select(0, row))
+    entry = torch.nonzero(positive).flatten()
+    row, value = row.index_select(0, entry), value.index_select(0, entry)
+    length = torch.bincount(row, minlength=lists.num_rows)
+    in_long = (length > top.place).index_select(0, row)
+    long = torch.nonzero(in_long).flatten()
+    if len(long):
+        own_row, own_value = row.index_select(0, long), value.index_select(0, long)
+        best = _best_of_long(own_row, own_value, lists.num_rows, top)
+        stays = torch.nonzero((~in_long).index_fill_(0, long.index_select(0, best), 1)).flatten()
+        entry, row, value = (part.index_select(0, stays) for part in (entry, row, value))
+    return SparseRows(row, lists.node.index_select(0, entry), lists.num_rows, value)
 
 
-# Lists of nodes on the device, and the best of each: what `nearest.cut` does.
-#
-# Sorted by falling similarity within a row, equals in the order of their nodes, the above set is a
-# beginning of the row: no longer than the cap, and no further than what equals the `place`-th
-# best.
-# Cost: a sort of all entries.
-
-
-class Lists(NamedTuple):
-    """Entries of sparse rows [b, V], by row and node: their keys rise."""
-
-    key: Tensor  # int64 [m], row * V + node
-    value: Tensor  # [m]
-    shape: tuple[int, int]
-
-    @classmethod
-    def sorted(cls, key: Tensor, value: Tensor, shape: tuple[int, int]) -> Lists:
-        """From entries in any order."""
-        key, order = torch.sort(key, stable=True)
-        return cls(key, value[order], shape)
-
-    @classmethod
-    def of(cls, found: NearestRows, num_nodes: int) -> Lists:
-        """From the result of a search."""
-        shape = (len(found.start) - 1, num_nodes)
-        return cls(found.rows * num_nodes + found.nodes, found.similarities, shape)
-
-    @property
-    def row(self) -> Tensor:
-        """Of every entry."""
-        return self.key // self.shape[1]
-
-    @property
-    def node(self) -> Tensor:
-        """Of every entry."""
-        return self.key % self.shape[1]
-
-    @property
-    def start(self) -> Tensor:
-        """Where rows begin, and the last one ends: int64 [b + 1]."""
-        return row_starts(self.key, self.shape)
-
-
-def row_starts(key: Tensor, shape: tuple[int, int]) -> Tensor:
-    """Where the rows of rising keys begin, and the last one ends."""
-    height, width = shape
-    return torch.searchsorted(key, width * torch.arange(height + 1, device=key.device))
-
-
-def topk_of_lists(lists: Lists, nodes: Tensor, cut: Cut) -> NearestRows:
-    """Cut lists that belong to `nodes`; what is below TINY, and a node itself, does not count."""
-    height, width = lists.shape
-    own = torch.arange(height, device=nodes.device) * width + nodes
-    row, start, value = lists.row, lists.start, lists.value.float()
-    value = torch.where((value >= TINY) & (lists.key != own[row]), value, 0.0)
+def _best_of_long(row: Tensor, value: Tensor, num_rows: int, top: TopK) -> Tensor:
+    """Which entries, in any order, are among the best of their rows."""
     order = descending(row, value)
-    ranked = value[order]  # each row where it was before
-    turn = torch.arange(len(row), device=row.device) - start[row]
-    least = at_place(ranked, start, cut.place).clamp_min(TINY)
-    chosen = order[(turn < cut.cap) & (ranked >= least[row])].sort().values
-    key = lists.key[chosen]
-    return NearestRows(row_starts(key, lists.shape), key % width, value[chosen])
+    ranked = value.index_select(0, order)  # each row where it was before
+    start = torch.searchsorted(row, torch.arange(num_rows + 1, device=row.device))
+    turn = torch.arange(len(row), device=row.device) - start.index_select(0, row)
+    least = at_place(ranked, start, top.place).clamp_min(TINY)
+    chosen = (turn < top.k) & (ranked >= least.index_select(0, row))
+    return order.index_select(0, torch.nonzero(chosen).flatten())
 
 
 def descending(row: Tensor, value: Tensor) -> Tensor:
-    """The order by rising row and falling value, which is not negative; equals as they lie."""
-    # Such floats are in the order of their bits: one sort of integers does for all rows.
+    """The order by ascending row and descending value >= 0; equal ones keep their order."""
+    # Such floats are in the order of their bits: one sort of integers is enough for all rows.
     bits = value.view(torch.int32).long()
     return torch.sort((row << 32) - bits, stable=True).indices
 
 
 def at_place(ranked: Tensor, start: Tensor, place: int) -> Tensor:
-    """The `place`-th of every row, 0 where there are not so many."""
+    """The `place`-th of every row, 0 in shorter rows."""
     entry = start[:-1] + (place - 1)
     none = len(ranked)
     return torch.nn.functional.pad(ranked, (0, 1))[torch.where(entry < start[1:], entry, none)]
 
 
-def kth_largest(lists: Lists, place: int) -> Tensor:
-    """The `place`-th largest of every row, 0 where there are not so many: float32 [b]."""
-    ranked = lists.value[descending(lists.row, lists.value)]
+def kth_largest(lists: SparseRows, place: int) -> Tensor:
+    """The `place`-th largest of every row, 0 in shorter rows: float32 [b]."""
+    ranked = lists.values.index_select(0, descending(lists.row, lists.values))
     return at_place(ranked, lists.start, place)
 
 
-MAX_ITEMS = 2**24
-"""Entries of a part, but for a single node's: some 2 GB with their order and what sorts them."""
+def list_thresholds(
+    lists: SparseRows, quantiles: Sequence[float], k: int, num_nodes: int
+) -> Tensor:
+    """The least that is above in each row, for each quantile: float32 [b, L].
+
+    `lists` hold the above pairs of the lowest quantile, cut to the `k` best. For a higher quantile
+    with rank q from the top, the q-th largest of a list is the threshold. In a shorter list,
+    because it was cut or has no more positive similarities, all entries are above.
+    """
+    ranks = (max(rank_from_top(q, num_nodes - 1), 1) for q in quantiles)
+    return torch.stack([kth_largest(lists, min(rank, k)) for rank in ranks], dim=1)
 
 
-Explore = Callable[[Tensor], Lists]
-"""Takes nodes [b], gives lists that hold at least the best of each row."""
-
-
-def parts(nodes: Tensor, paths: Tensor, most: int | None = None) -> tuple[Tensor, ...]:
-    """`nodes` in parts of about `most` (MAX_PATHS) `paths` [b] together, or one node's more."""
-    share = paths.cumsum(0) // (most or MAX_ITEMS)
-    length = torch.unique_consecutive(share, return_counts=True)[1].tolist()
-    return torch.split(nodes, length or [0])
-
-
-def in_parts(explore: Explore, paths: np.ndarray, cut: Cut, view: TrainingView) -> Nearest:
-    """Explore from all nodes of a part together; `paths` [V] bounds what each will list."""
-    bound = torch.from_numpy(paths).to(view.device)
-
-    def find(nodes: Tensor) -> NearestRows:
-        asked = nodes.to(view.device)
-        found = [topk_of_lists(explore(part), part, cut) for part in parts(asked, bound[asked])]
-        return NearestRows.joined(found)
-
-    return find
-
-
-DEVICES = frozenset({"cuda"})
-"""Types of devices. Torch would do it on a CPU, too, but not as quickly as NumPy and SciPy."""
-
-
-def uses_torch_search(device: torch.device) -> bool:
-    """Whether graphs that lie on `device` are searched there."""
-    return device.type in DEVICES
-
-
-MAX_ITEMS_NUMPY = 2**22
-"""Entries that the parts at work may list together, but for a single node's: some 100 MB."""
-
-
-ExploreNumPy = Callable[[np.ndarray], sp.csr_array]
-"""Takes nodes [b], gives a sparse matrix [b, V] that holds at least the best of each row."""
-
-
-def room() -> int:
-    """Entries for each of the threads."""
-    return max(1, MAX_ITEMS_NUMPY // torch.get_num_threads())
-
-
-def parts_numpy(nodes: np.ndarray, paths: np.ndarray) -> list[np.ndarray]:
-    """`nodes` in parts that have about `room` for their paths together, or one node's more."""
-    share = np.cumsum(paths, dtype=np.int64) // room()
-    return np.split(nodes, np.flatnonzero(np.diff(share)) + 1)
-
-
-def in_parts_numpy(
-    explore: ExploreNumPy, paths: np.ndarray, cut: Cut, view: TrainingView
-) -> Nearest:
-    """Explore from all nodes of a part together; `paths` [V] bounds what each will list."""
-
-    def best(part: np.ndarray) -> sp.csr_array:
-        return topk_of_lists_numpy(explore(part), part, cut)
-
-    def find(nodes: Tensor) -> NearestRows:
-        asked = nodes.cpu().numpy()
-        found = thread_map(best, parts_numpy(asked, paths[asked]))
-        return NearestRows.of(sp.csr_array(sp.vstack(found, format="csr")), view.device)
-
-    return find
-
-
-def ranges_numpy(start: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """The `length` numbers from `start` on, for one pair after the other."""
-    before = np.cumsum(length) - length
-    return np.asarray(np.arange(length.sum()) + np.repeat(start - before, length))
-
-
-class NearestRows(NamedTuple):
-    """Lists of nodes in CSR form: that of the i-th node asked for is start[i] : start[i + 1]."""
-
-    start: Tensor  # int64 [b + 1]
-    nodes: Tensor  # int64 [m], ascending within a row
-    similarities: Tensor  # float32 [m]
-
-    @classmethod
-    def of(cls, lists: sp.csr_array, device: torch.device) -> NearestRows:
-        """From a sparse matrix [b, V] with sorted indices."""
-        return cls(
-            torch.from_numpy(lists.indptr.astype(np.int64)).to(device),
-            torch.from_numpy(lists.indices.astype(np.int64)).to(device),
-            torch.from_numpy(lists.data.astype(np.float32)).to(device),
-        )
-
-    @classmethod
-    def joined(cls, parts: Sequence[NearestRows]) -> NearestRows:
-        """One part after the other, of one at least."""
-        if len(parts) == 1:
-            return parts[0]
-        length = torch.cat([part.start.diff() for part in parts])
-        return cls(
-            torch.nn.functional.pad(length.cumsum(0), (1, 0)),
-            torch.cat([part.nodes for part in parts]),
-            torch.cat([part.similarities for part in parts]),
-        )
-
-    @property
-    def rows(self) -> Tensor:
-        """The place, among the nodes asked for, of the one whose list an entry is in: int64 [m]."""
-        places = torch.arange(len(self.start) - 1, device=self.start.device)
-        return torch.repeat_interleave(places, self.start.diff(), output_size=len(self.nodes))
-
-    def matrix(self, num_nodes: int) -> sp.csr_array:
-        """As a sparse matrix [b, V]."""
-        start, nodes, similarities = (part.cpu().numpy() for part in self)
-        return sp.csr_array((similarities, nodes, start), shape=(len(start) - 1, num_nodes))
-
-
-Nearest = Callable[[Tensor], NearestRows]
-"""Takes node indices [b], gives the above set of each, cut to the cap."""
-
-
-def recall(found: NearestRows, expected: NearestRows, num_nodes: int) -> float:
-    """Share of the expected pairs that were found; 1 where none was expected."""
-    wanted = expected.matrix(num_nodes)
-    hits = found.matrix(num_nodes).astype(bool).multiply(wanted.astype(bool)).nnz
-    return hits / wanted.nnz if wanted.nnz else 1.0
+def list_levels(lists: SparseRows, quantiles: Sequence[float], k: int, num_nodes: int) -> Tensor:
+    """For how many quantiles each entry is above, uint8 [m]; for the lowest one all are."""
+    reached = torch.ones(len(lists.row), dtype=torch.uint8, device=lists.row.device)
+    if len(quantiles) > 1:
+        for least in list_thresholds(lists, quantiles[1:], k, num_nodes).T:
+            reached += lists.values >= least.clamp_min(TINY)[lists.row]
+    return reached

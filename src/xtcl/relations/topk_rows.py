@@ -16,17 +16,14 @@ import torch
 from torch import Tensor
 
 from xtcl.relations.blocks import rows_per_block
-from xtcl.relations.common_neighbours import Links
 from xtcl.relations.cosine import normalize_rows
-from xtcl.relations.graph_distance import SEARCHES, GraphDistance
 from xtcl.relations.relation import Relation, SimilarityRows
 from xtcl.relations.row_source import TOPK_BLOCK_ROWS, Levels, TopKSource
 from xtcl.relations.rows import NO_NODE, Candidates, PairLevel, Scorer
-from xtcl.relations.sparse import SparseRows
+from xtcl.relations.sparse import CSRGraph, SparseRows
 from xtcl.relations.store.passes import PassRows
 from xtcl.relations.store.relation_store import RelationStore
-from xtcl.relations.topk import Nearest, list_levels_numpy, list_thresholds
-from xtcl.relations.topk_dispatch import BY_PAIR, FACTORS, nearest
+from xtcl.relations.topk import TopK, TopKSearch, list_levels, list_thresholds, topk_search
 from xtcl.relations.view import TrainingView
 
 _FEW_ROWS = 0.1
@@ -96,7 +93,7 @@ class TopKRows:
         """
         passing = copy(self)
         if len(nodes if whole is None else whole) <= _FEW_ROWS * self.num_nodes:
-            passing._sources = [replace(source, few=True) for source in self._sources]
+            passing._sources = [replace(source, few_queries=True) for source in self._sources]
         passing._by_relation = passing._sources
         with ExitStack() as stack:
             if self.store is not None:
@@ -145,13 +142,13 @@ class TopKRows:
         Ties matter only among those that score at least as high as the last that is chosen, so only
         these get a similarity. Cost: O(b R cap log(b R cap)) for b nodes and R relations.
         """
-        excluded = None if exclude is None else Links.of(exclude, self.device)
+        excluded = None if exclude is None else CSRGraph.from_scipy(exclude, self.device)
 
         def candidates(nodes: Tensor) -> Candidates:
             listed = self.listed(nodes)
             row, node, score = listed.row, listed.node, table[listed.values]
             if excluded is not None:
-                allowed = ~excluded.hold(nodes, row, node)
+                allowed = ~excluded.has_edges(nodes, row, node)
                 row, node, score = row[allowed], node[allowed], score[allowed]
             rows = SparseRows(row, node, len(nodes), score)
             rows = rows.where(score >= _least_score(rows, number)[row])
@@ -182,12 +179,12 @@ class TopKRows:
         """The similarity of a pair, and the level it reaches in the row of u."""
         nodes, first = torch.tensor([u], device=self.device), torch.tensor([0], device=self.device)
         partner = torch.tensor([v], device=self.device)
-        source = self._sources[self.relations.index(relation)]
-        lists = source.search(nodes).matrix(self.num_nodes)
-        reached = list_levels_numpy(lists, self.quantiles, self._cap)[lists.indices == v]
+        lists = self._sources[self.relations.index(relation)].search(nodes)
+        settings = self.quantiles, self._cap, self.num_nodes
+        reached = list_levels(lists, *settings)[lists.node == v]
         return PairLevel(
             float(self.similarities(relation, nodes, first, partner)[0]),
-            tuple(list_thresholds(lists, self.quantiles, self._cap)[0].tolist()),
+            tuple(list_thresholds(lists, *settings)[0].tolist()),
             int(reached.sum()),
         )
 
@@ -227,24 +224,20 @@ def topk_pair_similarities(
     Where it is not, the best of a row are searched for, WIDER times the cap, whatever the quantile;
     pairs that are not among them count as 0.
     """
-    by_pair = BY_PAIR.get(type(relation))
-    if by_pair is not None:
-        similarity = by_pair(relation, view)
-        return lambda nodes, row, partner: similarity(nodes[row], partner)
-    factors, most = FACTORS.get(type(relation)), view.num_nodes - 1
-    if factors is not None and cap < most:
-        return _from_factors(normalize_rows(factors(relation, view, cap, index_past)))
-    if view.num_nodes <= WHOLE_ROW_NODES:
-        return _from_whole_rows(_as_listed(relation, cap, most).on(view), view)
-    lists = nearest(relation, view, 0.0, min(WIDER * cap, most), index_past=index_past)
-    return _from_lists(lists, view.num_nodes)
-
-
-def _as_listed(relation: Relation, cap: int, most: int) -> Relation:
-    """The relation with the diameter that its lists go by."""
-    if type(relation) is GraphDistance and relation.searches is None and cap < most:
-        return GraphDistance(searches=SEARCHES)
-    return relation
+    of_pairs = relation.pairs_on(view)
+    if of_pairs is not None:
+        return lambda nodes, row, partner: of_pairs(nodes[row], partner)
+    num_nodes = view.num_nodes
+    top = TopK.of(0.0, cap, num_nodes, index_past)
+    # With room for all nodes the similarities are those of exact mode.
+    shortened = cap < num_nodes - 1
+    factors = relation.factors(view, top) if shortened else None
+    if factors is not None:
+        return _from_factors(normalize_rows(factors))
+    if num_nodes <= WHOLE_ROW_NODES:
+        return _from_whole_rows((relation.in_topk_mode() if shortened else relation).on(view), view)
+    wider = TopK.of(0.0, min(WIDER * cap, num_nodes - 1), num_nodes, index_past)
+    return _from_lists(topk_search(relation, view, wider), num_nodes)
 
 
 def _from_whole_rows(rows: SimilarityRows, view: TrainingView) -> PairSimilarities:
@@ -276,16 +269,16 @@ def _from_factors(rows: Tensor) -> PairSimilarities:
     return of
 
 
-def _from_lists(find: Nearest, num_nodes: int) -> PairSimilarities:
+def _from_lists(find: TopKSearch, num_nodes: int) -> PairSimilarities:
     """Looked up. Cost: that of the lists of the nodes, and O(m log n) for n entries in them."""
 
     def of(nodes: Tensor, row: Tensor, partner: Tensor) -> Tensor:
         lists = find(nodes)
-        known = lists.rows * num_nodes + lists.nodes
+        known = lists.key(num_nodes)
         if not len(known):
             return torch.zeros(len(row), device=row.device)
         wanted = row * num_nodes + partner
         place = torch.searchsorted(known, wanted).clamp_max_(len(known) - 1)
-        return torch.where(known[place] == wanted, lists.similarities[place], 0.0)
+        return torch.where(known[place] == wanted, lists.values[place], 0.0)
 
     return of

@@ -169,7 +169,10 @@ SHORT = 16
 
 
 class LinkSegments(NamedTuple):
-    """A sparse matrix in CSR form, and its rows, the longest first."""
+    """A sparse matrix in CSR form, and its rows, the longest first.
+
+    Not a `CSRGraph`: the kernel reads short indices, and needs the order and the sizes below.
+    """
 
     start: Tensor
     end: Tensor

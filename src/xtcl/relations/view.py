@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from xtcl.graph.graph import Graph
-from xtcl.relations.sparse import dense_on
+from xtcl.relations.sparse import CSRGraph, dense_on
 
 T = TypeVar("T")
 
@@ -141,4 +141,10 @@ class TrainingView:
             "dense attributes",
             lambda: dense_on(self.attributes, self.device),
             frozenset({ATTRIBUTES}),
+        )
+
+    def links(self) -> CSRGraph:
+        """The adjacency on the device, made once for all searches."""
+        return self.once(
+            "links on the device", lambda: CSRGraph.from_scipy(self.adjacency, self.device)
         )

@@ -24,7 +24,7 @@ _MIN_GROUPS = 5
 """Groups that a bootstrap needs at least."""
 
 
-_PERCENTILES = (2.5, 97.5)
+PERCENTILES = (2.5, 97.5)
 """95 of 100 resamples lie between them."""
 
 
@@ -66,5 +66,5 @@ def resampled_counts(groups: GroupCounts, resamples: int, seed: int) -> Iterator
 
 
 def _interval(drawn: np.ndarray) -> WeightInterval:
-    (low, least), (high, most) = np.percentile(drawn, _PERCENTILES, axis=0).tolist()
+    (low, least), (high, most) = np.percentile(drawn, PERCENTILES, axis=0).tolist()
     return WeightInterval((low, high), (least, most))

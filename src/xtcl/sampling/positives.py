@@ -146,10 +146,10 @@ class StoredPositives:
     ) -> StoredPositives | None:
         """None where positives are not stored.
 
-        Those of a relation of the user are not, because its code may change.
+        Those of a relation that does not declare itself cacheable are not.
         """
-        own = any(relation.foreign for relation in sampler.relations_)
-        if sampler.store is None or number > MAX_STORED or own:
+        cacheable = all(relation.cacheable for relation in sampler.relations_)
+        if sampler.store is None or number > MAX_STORED or not cacheable:
             return None
         return cls(sampler.store, describe_positives(sampler, number, exclude), number)
 

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from xtcl.distributed import world
-from xtcl.nn.propagation import CSRGraph, EdgeIndex
+from xtcl.nn.propagation import EdgeIndex
+from xtcl.relations.sparse import CSRGraph
 
 
 class Batch(NamedTuple):
@@ -136,9 +137,9 @@ class LinkDropout:
         """
         if not self.probability:
             return self.draw
-        arcs = CSRGraph.of(self.edge_index, num_nodes)
+        arcs = CSRGraph.from_edge_index(self.edge_index, num_nodes)
         ordered = LinkDropout(torch.stack([arcs.row, arcs.column]), self.probability)
-        return lambda generator: arcs.without(ordered._left_out(generator))
+        return lambda generator: arcs.mask_edges(ordered._left_out(generator))
 
     @cached_property
     def _links(self) -> tuple[Tensor, int]:

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from xtcl.errors import UsageError
 from xtcl.nn.encoder import LayerwiseEncoder
 from xtcl.nn.ensemble import EncoderEnsemble
-from xtcl.nn.propagation import Block, CSRGraph
+from xtcl.nn.propagation import Block
+from xtcl.relations.sparse import CSRGraph
 from xtcl.training.batch import Batch, LinkDropout, local_generator
 
 
@@ -160,7 +161,7 @@ class NeighbourSampler:
     """
 
     def __init__(self, edge_index: Tensor, num_nodes: int) -> None:
-        arcs = CSRGraph.of(edge_index, num_nodes)
+        arcs = CSRGraph.from_edge_index(edge_index, num_nodes)
         self.start, self.column, self.degree = arcs.start, arcs.column, arcs.degree
         self._place = torch.full_like(self.degree, -1)
 

@@ -1,4 +1,4 @@
-"""The above sets of whole rows, sorted out in plain Python."""
+"""The best of rows and of lists, found in plain Python."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
 from xtcl.relations.cosine import cosine_rows
 from xtcl.relations.relation import Relation, SimilarityRows
+from xtcl.relations.sparse import SparseRows
 from xtcl.relations.thresholds import levels
-from xtcl.relations.topk import NearestRows
+from xtcl.relations.topk import TINY, TopK, TopKSearch, topk_search
 from xtcl.relations.view import TrainingView
 
 Lists = list[list[tuple[int, float]]]
@@ -47,12 +48,41 @@ def whole_rows(relation: Relation, view: TrainingView, cap: int) -> np.ndarray:
     return capped(torch.arange(view.num_nodes)).numpy()
 
 
-def as_lists(found: NearestRows) -> Lists:
+def as_lists(found: SparseRows) -> Lists:
     """The same form for what was found."""
-    assert found.start.dtype == found.nodes.dtype == torch.int64
-    assert found.similarities.dtype == torch.float32
+    values = found.values
+    assert found.row.dtype == found.node.dtype == torch.int64
+    assert values.dtype == torch.float32
     ends = found.start.tolist()
-    pairs = list(zip(found.nodes.tolist(), found.similarities.tolist(), strict=True))
+    pairs = list(zip(found.node.tolist(), values.tolist(), strict=True))
     assert ends[0] == 0
     assert ends[-1] == len(pairs)
+    assert found.row.tolist() == sorted(found.row.tolist())
     return [pairs[a:b] for a, b in itertools.pairwise(ends)]
+
+
+def nearest(relation: Relation, view: TrainingView, quantile: float, k: int) -> TopKSearch:
+    """The search of top-k mode."""
+    return topk_search(relation, view, TopK.of(quantile, k, view.num_nodes))
+
+
+def best_of(pairs: list[tuple[int, float]], node: int, top: TopK) -> list[tuple[int, float]]:
+    """The best of one list of (node, similarity), sorted by node."""
+    others = [(v, value) for v, value in pairs if v != node and value >= TINY]
+    ranked = sorted(others, key=lambda pair: (-pair[1], pair[0]))
+    least = ranked[top.place - 1][1] if len(ranked) >= top.place else 0.0
+    return sorted(pair for pair in ranked[: top.k] if pair[1] >= least)
+
+
+def kth_of(pairs: list[tuple[int, float]], place: int) -> float:
+    """The `place`-th largest similarity of one list, 0 where it is shorter."""
+    values = sorted((value for _, value in pairs), reverse=True)
+    return values[place - 1] if len(values) >= place else 0.0
+
+
+def recall(found: SparseRows, expected: SparseRows) -> float:
+    """Share of the expected pairs that were found."""
+    pairs, wanted = (
+        set(zip(part.row.tolist(), part.node.tolist(), strict=True)) for part in (found, expected)
+    )
+    return len(pairs & wanted) / len(wanted)

@@ -1,6 +1,8 @@
-"""Lists on the device against those of NumPy and SciPy: cuts, levels, equal rows, links."""
+"""Cuts of lists, their levels, equal rows and links, against plain Python and SciPy."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import pytest
@@ -8,17 +10,14 @@ import scipy.sparse as sp
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from nearest_oracle import as_lists, best_of, kth_of
 
-from xtcl.relations import cosine as equal_rows
-from xtcl.relations import cosine as groups
-from xtcl.relations import topk as cut
-from xtcl.relations import topk as levels
-from xtcl.relations import topk as levels_on_device
-from xtcl.relations import topk as lists
-from xtcl.relations import topk as use
-from xtcl.relations.common_neighbours import Links
-from xtcl.relations.topk import TINY, Cut, Lists, NearestRows
+from xtcl.relations import cosine
+from xtcl.relations.sparse import CSRGraph, SparseRows
+from xtcl.relations.thresholds import rank_from_top
+from xtcl.relations.topk import TINY, TopK, kth_largest, list_levels, topk_of_lists
 
+CPU = torch.device("cpu")
 VALUES = np.array([0, 1e-45, TINY / 2, TINY, 0.1, 0.25, 0.25, np.float32(0.1) + 1e-8, 1, np.inf])
 
 
@@ -34,67 +33,89 @@ def some_lists(draw: st.DrawFn) -> tuple[sp.csr_array, np.ndarray]:
     return matrix, rng.integers(width, size=height)
 
 
-def on_device(matrix: sp.csr_array) -> Lists:
-    key = cut.rows_of(matrix) * matrix.shape[1] + matrix.indices
-    return Lists(torch.from_numpy(key).long(), torch.from_numpy(matrix.data), matrix.shape)
-
-
-def assert_same(found: NearestRows, expected: sp.csr_array) -> None:
-    for part, other in zip(found, NearestRows.of(expected, torch.device("cpu")), strict=True):
-        assert part.dtype == other.dtype
-        assert torch.equal(part, other)
-
-
 @given(some_lists(), st.integers(1, 9), st.integers(0, 8))
-def test_cuts_as_numpy_does(
-    given_lists: tuple[sp.csr_array, np.ndarray], cap: int, further: int
+def test_cuts_are_the_best_in_order(
+    given_lists: tuple[sp.csr_array, np.ndarray], k: int, further: int
 ) -> None:
     matrix, nodes = given_lists
-    limits = Cut(cap, max(cap - further, 1))
-    found = lists.topk_of_lists(on_device(matrix), torch.from_numpy(nodes), limits)
-    assert_same(found, cut.topk_of_lists_numpy(matrix, nodes, limits))
+    top = TopK(k, max(k - further, 1))
+    lists = SparseRows.from_scipy(matrix, CPU)
+    found = topk_of_lists(lists, torch.from_numpy(nodes), top)
+    pairs = zip(as_lists(lists), nodes.tolist(), strict=True)
+    assert as_lists(found) == [best_of(row, node, top) for row, node in pairs]
 
 
 @given(some_lists(), st.integers(1, 9))
-def test_the_floor_is_what_numpy_finds(
-    given_lists: tuple[sp.csr_array, np.ndarray], place: int
-) -> None:
-    floors = lists.kth_largest(on_device(given_lists[0]), place)
-    assert floors.tolist() == cut.kth_largest_numpy(given_lists[0], place).tolist()
+def test_the_kth_largest(given_lists: tuple[sp.csr_array, np.ndarray], place: int) -> None:
+    lists = SparseRows.from_scipy(given_lists[0], CPU)
+    assert kth_largest(lists, place).tolist() == [kth_of(row, place) for row in as_lists(lists)]
 
 
 @given(some_lists(), st.sampled_from([(0.5, 0.9), (0.3, 0.7, 0.95)]), st.integers(1, 9))
-def test_levels_are_what_numpy_finds(
-    given_lists: tuple[sp.csr_array, np.ndarray], quantiles: tuple[float, ...], cap: int
+def test_levels_count_the_thresholds_that_are_reached(
+    given_lists: tuple[sp.csr_array, np.ndarray], quantiles: tuple[float, ...], k: int
 ) -> None:
     matrix, nodes = given_lists
-    matrix = cut.topk_of_lists_numpy(matrix, nodes, Cut(cap, cap))
-    found = NearestRows.of(matrix, torch.device("cpu"))
-    reached = levels_on_device.list_levels(found, quantiles, cap, matrix.shape[1])
-    assert reached.tolist() == levels.list_levels_numpy(matrix, quantiles, cap).tolist()
+    num_nodes = matrix.shape[1]
+    found = topk_of_lists(SparseRows.from_scipy(matrix, CPU), torch.from_numpy(nodes), TopK(k, k))
+    expected = []
+    for row in as_lists(found):
+        ranks = [max(rank_from_top(q, num_nodes - 1), 1) for q in quantiles[1:]]
+        least = [max(kth_of(row, min(rank, k)), TINY) for rank in ranks]
+        expected += [1 + sum(value >= each for each in least) for _, value in row]
+    assert list_levels(found, quantiles, k, num_nodes).tolist() == expected
+
+
+@given(some_lists(), st.lists(st.integers(0, 12), max_size=3))
+def test_blocks_are_joined_and_taken_apart(
+    given_lists: tuple[sp.csr_array, np.ndarray], cuts: list[int]
+) -> None:
+    matrix, _ = given_lists
+    places = np.sort(np.minimum(cuts, matrix.shape[0]).astype(int))
+    whole = SparseRows.from_scipy(matrix, CPU)
+    blocks = [SparseRows.from_scipy(sp.csr_array(part), CPU) for part in _cut(matrix, places)]
+    joined = SparseRows.joined(blocks)
+    assert joined.num_rows == whole.num_rows
+    assert as_lists(joined) == as_lists(whole)
+    width = matrix.shape[1]
+    key = SparseRows.from_keys(whole.key(width), whole.value, whole.num_rows, width)
+    assert as_lists(key) == as_lists(whole)
+    order = torch.randperm(len(whole.row), generator=torch.Generator().manual_seed(0))
+    shuffled = whole.key(width)[order], whole.values[order], whole.num_rows, width
+    assert as_lists(SparseRows.from_unsorted_keys(*shuffled)) == as_lists(whole)
+    assert np.array_equal(whole.matrix(width).toarray(), matrix.toarray())
+
+
+def _cut(matrix: sp.csr_array, places: np.ndarray) -> list[sp.csr_array]:
+    ends = [0, *places.tolist(), matrix.shape[0]]
+    return [matrix[first:end] for first, end in itertools.pairwise(ends)]
 
 
 @pytest.mark.parametrize("count", [0, 1, 500])
 @pytest.mark.parametrize("columns", [1, 16, 33])
 @pytest.mark.parametrize("unlucky", [False, True])
-def test_groups_equal_rows_as_numpy_does(
+def test_groups_are_the_rows_with_equal_bits(
     count: int, columns: int, unlucky: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(columns)
     values = rng.choice([0.0, -0.0, 0.5, 1.0], p=[0.94, 0.02, 0.02, 0.02], size=(count, columns))
     rows = torch.from_numpy(values.astype(np.float32))
-    expected = groups.unique_rows(rows)
-    monkeypatch.setattr(use, "DEVICES", frozenset({"cpu"}))
-    if unlucky:
-        monkeypatch.setattr(equal_rows, "splitmix64", torch.zeros_like)
-    for part, other in zip(groups.unique_rows(rows), expected, strict=True):
-        assert torch.equal(part, other)
+    if unlucky:  # different rows get the same number
+        monkeypatch.setattr(cosine, "splitmix64", torch.zeros_like)
+    groups = cosine.group_rows(rows)
+    expected: dict[bytes, list[int]] = {}
+    for node, row in enumerate(rows.numpy()):
+        expected.setdefault(row.tobytes(), []).append(node)
+    assert groups.members.tolist() == list(itertools.chain(*expected.values()))
+    assert groups.start.diff().tolist() == [len(members) for members in expected.values()]
+    assert [row.tobytes() for row in groups.rows.numpy()] == list(expected)
+    assert groups.group[groups.members].tolist() == sorted(groups.group.tolist())
 
 
 def test_numbers_of_rows_differ_where_a_bit_does() -> None:
     bits = torch.cat([torch.zeros(1, dtype=torch.int32), 2 ** torch.arange(31, dtype=torch.int32)])
     rows = torch.stack([bits.view(torch.float32).roll(1, 0), bits.view(torch.float32)], dim=1)
-    kind = equal_rows.hash_rows(torch.cat([rows, rows.flip(1), rows]))
+    kind = cosine.hash_rows(torch.cat([rows, rows.flip(1), rows]))
     assert kind is not None
     assert torch.equal(kind[:32], kind[64:])
     assert len(torch.unique(kind)) == 64
@@ -111,5 +132,5 @@ def test_links_hold_what_scipy_says(
     row, partner = rng.integers(max(len(nodes), 1), size=50), rng.integers(width, size=50)
     row, partner = row[: 50 * len(nodes)], partner[: 50 * len(nodes)]
     asked = (torch.from_numpy(part) for part in (nodes, row, partner))
-    held = Links.of(matrix, torch.device("cpu")).hold(*asked)
+    held = CSRGraph.from_scipy(matrix, CPU).has_edges(*asked)
     assert held.tolist() == (matrix.toarray()[nodes[row], partner] > 0).tolist()

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 from dense import all_rows
 from hypothesis import given
 from hypothesis import strategies as st
-from nearest_oracle import as_lists
+from nearest_oracle import as_lists, nearest, recall
 from strategies import make_view, views
 
 from xtcl.graph.datasets.load import load_dataset
-from xtcl.relations import pagerank
-from xtcl.relations.pagerank import PageRank, PushNumPy, push_error
-from xtcl.relations.topk import Cut, recall, topk_from_dense
-from xtcl.relations.topk_dispatch import nearest
+from xtcl.relations import pagerank, topk
+from xtcl.relations.pagerank import PageRank, Push, ScipyPush, push_error
+from xtcl.relations.topk import TopK, topk_from_dense
 from xtcl.relations.view import TrainingView
 
 
 def estimates(view: TrainingView, alpha: float, error: float) -> np.ndarray:
-    push = PushNumPy(view.adjacency, alpha, error)
-    found: sp.csr_array = push(np.arange(view.num_nodes), lambda found, nodes: found)
-    return np.asarray(found.toarray())
+    return whole(ScipyPush(view.adjacency, alpha, error), view.num_nodes)
+
+
+def whole(push: Push, num_nodes: int) -> np.ndarray:
+    """All estimates that a push makes."""
+    estimate = np.zeros((num_nodes, num_nodes))
+    for nodes, lists in push(torch.arange(num_nodes)):
+        estimate[nodes[lists.row], lists.node] = lists.values
+    return estimate
 
 
 @given(views(), st.sampled_from([0.3, 0.85, 0.95]), st.sampled_from([0.3, 0.03, 1e-3, 1e-6]))
@@ -49,16 +53,16 @@ def test_the_bound_holds_for_what_is_given(shape: str) -> None:
 
 def test_finds_most_of_the_best_on_cora() -> None:
     view = TrainingView.of(load_dataset("cora"))
-    cut = Cut(16, 16)
+    top = TopK(16, 16)
     nodes = torch.arange(0, view.num_nodes, 5)
     found = nearest(PageRank(), view, 0.99, 16)(nodes)
-    exact = topk_from_dense(PageRank().on(view), cut)(nodes)
-    assert recall(found, exact, view.num_nodes) > 0.85
+    exact = topk_from_dense(PageRank().on(view), top)(nodes)
+    assert recall(found, exact) > 0.85
 
 
 def test_a_small_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     view = make_view(400, 2)
     everything = as_lists(nearest(PageRank(), view, 0.9, 10)(torch.arange(400)))
-    monkeypatch.setattr(pagerank, "room", lambda: 300)
+    monkeypatch.setattr(topk, "MAX_ITEMS", 300)
     monkeypatch.setattr(pagerank, "SOURCES", 300)
     assert as_lists(nearest(PageRank(), view, 0.9, 10)(torch.arange(400))) == everything

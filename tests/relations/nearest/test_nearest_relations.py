@@ -9,11 +9,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from nearest_oracle import as_lists, expected, whole_rows
+from nearest_oracle import as_lists, expected, nearest, whole_rows
 from strategies import make_view, views
 
 from xtcl.errors import UsageError
-from xtcl.relations import cosine as factors
 from xtcl.relations import topk as parts
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
@@ -24,7 +23,6 @@ from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.link import Link
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.topk_dispatch import nearest
 from xtcl.relations.topology import Topology
 from xtcl.relations.view import TrainingView
 
@@ -120,7 +118,6 @@ def test_threads_share_the_work_and_change_nothing(
     view = make_view(300, 5, "random", "counts")
     everything = as_lists(nearest(relation, view, 0.9, 7)(torch.arange(300)))
     monkeypatch.setattr(parts, "MAX_ITEMS", 1000)
-    monkeypatch.setattr(factors, "TOGETHER", 10)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     assert as_lists(nearest(relation, view, 0.9, 7)(torch.arange(300))) == everything
 

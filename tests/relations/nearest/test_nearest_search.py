@@ -9,9 +9,9 @@ from nearest_oracle import as_lists
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.cosine import FactorRows, normalize_rows, unique_rows
+from xtcl.relations.cosine import FactorSearch, group_rows, normalize_rows
 from xtcl.relations.search import blocked_search
-from xtcl.relations.topk import Cut
+from xtcl.relations.topk import TopK
 
 
 def random_rows(count: int, columns: int = 20, seed: int = 0) -> Tensor:
@@ -49,7 +49,7 @@ def test_equals_come_in_their_order() -> None:
 
 def test_nodes_of_a_group_differ_only_in_themselves() -> None:
     kind = torch.from_numpy(np.random.default_rng(0).integers(7, size=3000))
-    lists = as_lists(FactorRows(torch.eye(7)[kind], Cut(5, 5), None)(torch.arange(3000)))
+    lists = as_lists(FactorSearch(torch.eye(7)[kind], TopK(5, 5))(torch.arange(3000)))
     for u in range(0, 3000, 50):
         same = [int(v) for v in torch.nonzero(kind == kind[u])[:, 0] if v != u]
         assert lists[u] == [(v, 1.0) for v in same[:5]]
@@ -57,7 +57,7 @@ def test_nodes_of_a_group_differ_only_in_themselves() -> None:
 
 def test_groups_are_in_the_order_of_their_first_nodes() -> None:
     rows = torch.tensor([[2.0], [1.0], [2.0], [3.0], [1.0]])
-    groups = unique_rows(rows)
+    groups = group_rows(rows)
     assert groups.rows[:, 0].tolist() == [2.0, 1.0, 3.0]
     assert groups.group.tolist() == [0, 1, 0, 2, 1]
     assert groups.start.tolist() == [0, 2, 4, 5]
@@ -68,9 +68,9 @@ def test_the_index_says_what_it_finds() -> None:
     pytest.importorskip("faiss")
     factors = clustered(6000)
     nodes = torch.arange(0, 6000, 7)
-    by_index = FactorRows(factors, Cut(20, 20), 1000)
+    by_index = FactorSearch(factors, TopK(20, 20, index_threshold=1000))
     found = as_lists(by_index(nodes))
-    exact = as_lists(FactorRows(factors, Cut(20, 20), None)(nodes))
+    exact = as_lists(FactorSearch(factors, TopK(20, 20))(nodes))
     hits = sum(
         len({v for v, _ in some} & {v for v, _ in all_})
         for some, all_ in zip(found, exact, strict=True)
@@ -84,10 +84,10 @@ def test_the_index_says_what_it_finds() -> None:
 
 
 def test_few_rows_need_no_index() -> None:
-    assert FactorRows(clustered(500), Cut(5, 5), 1000).index_recall is None
+    assert FactorSearch(clustered(500), TopK(5, 5, index_threshold=1000)).index_recall is None
 
 
 def test_says_how_to_get_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "faiss", None)
     with pytest.raises(UsageError, match=r"xtcl\[faiss\]"):
-        FactorRows(clustered(500), Cut(5, 5), 100)
+        FactorSearch(clustered(500), TopK(5, 5, index_threshold=100))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from small_runs import small_graph
 from strategies import views
 
-from xtcl.relations import topk_dispatch as shared_neighbours
+from xtcl.relations import common_neighbours
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.link import Link
 from xtcl.relations.relation import Relation
@@ -25,7 +25,7 @@ def test_are_those_of_the_exact_row(relation: Relation, view: TrainingView, at_o
     nodes = torch.arange(view.num_nodes).flip(0)
     row = nodes[row]  # any order
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared_neighbours, "AT_ONCE", at_once)
+        patch.setattr(common_neighbours, "MAX_LOOKUPS", at_once)
         found = topk_pair_similarities(relation, view, cap=1)(nodes, row, partner)
     different = nodes[row] != partner
     expected = relation.on(view)(nodes)[row, partner]

@@ -19,8 +19,7 @@ from xtcl.relations.rows import DenseRows
 from xtcl.relations.sparse import SparseRows
 from xtcl.relations.store.parquet import StoredRelation
 from xtcl.relations.store.relation_store import RelationStore
-from xtcl.relations.topk import Nearest, NearestRows
-from xtcl.relations.topk_dispatch import nearest
+from xtcl.relations.topk import TopKSearch, topk_search
 from xtcl.relations.topk_rows import TopKRows
 from xtcl.relations.view import TrainingView
 
@@ -116,13 +115,13 @@ class CallCounter:
 
         monkeypatch.setattr(SimilarityRows, "tiles", counted)
 
-        def counted_search(relation: Relation, *given: Any, **options: Any) -> Nearest:
-            search = nearest(relation, *given, **options)
+        def counted_search(relation: Relation, *given: Any) -> TopKSearch:
+            search = topk_search(relation, *given)
 
-            def find(nodes: torch.Tensor) -> NearestRows:
+            def find(nodes: torch.Tensor) -> SparseRows:
                 self.names.append(relation.name)
                 return search(nodes)
 
             return find
 
-        monkeypatch.setattr(searched_lists, "nearest", counted_search)
+        monkeypatch.setattr(searched_lists, "topk_search", counted_search)

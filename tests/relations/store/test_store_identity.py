@@ -132,7 +132,7 @@ def test_a_cap_changes_the_name() -> None:
 def test_an_index_changes_the_name_of_what_it_may_find(relation: Relation, names: int) -> None:
     """Of factors only; whether few rows are asked for matters where they are of labels."""
     found = {
-        list_name(relation, index_past=index_past, few=few)
+        list_name(relation, index_threshold=index_past, few_queries=few)
         for index_past in (None, 10, 20, 30, 40)  # no more than 30 rows can be different
         for few in (False, True)
     }
@@ -142,9 +142,9 @@ def test_an_index_changes_the_name_of_what_it_may_find(relation: Relation, names
 def test_the_version_of_the_index_changes_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     faiss = pytest.importorskip("faiss")
     relation = AttributeDistribution()
-    named = {list_name(relation, index_past=10), list_name(relation)}
+    named = {list_name(relation, index_threshold=10), list_name(relation)}
     monkeypatch.setattr(faiss, "__version__", "another")
-    named |= {list_name(relation, index_past=10), list_name(relation)}
+    named |= {list_name(relation, index_threshold=10), list_name(relation)}
     assert len(named) == 3
 
 

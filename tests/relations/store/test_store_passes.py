@@ -17,7 +17,6 @@ from strategies import make_view
 from xtcl.config import SamplerConfig
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.relations import cosine as factors
-from xtcl.relations import topk as use
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.rows import all_nodes
@@ -76,15 +75,6 @@ def test_no_store_cold_and_warm_agree(
     for again in (height, None):
         forget_positives(store)
         assert result(task, store, height=again, cap=cap) == plain
-
-
-def test_lists_that_were_searched_for_on_the_device_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(use, "DEVICES", frozenset({"cpu"}))
-    plain = result("nodes", None, cap=5)
-    for height in (3, None):
-        assert result("nodes", RelationStore(tmp_path), height=height, cap=5) == plain
 
 
 def test_exact_and_capped_fits_share_a_store(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from xtcl.relations.registry import relation_title
 from xtcl.relations.rows import DenseRows
 from xtcl.relations.view import TrainingView
 from xtcl.report.charts import DASH, PALETTE, page, picture, table
-from xtcl.sampling.bootstrap import INTERVAL, resampled_counts
+from xtcl.sampling.bootstrap import PERCENTILES, resampled_counts
 from xtcl.sampling.counting import GroupCounts, count_groups
 from xtcl.sampling.folds import Fold
 from xtcl.sampling.patterns import num_patterns
@@ -101,7 +101,7 @@ def weights_with_intervals(
             "w0": weight.w0,
             "w1": weight.w1,
             "importance": weight.importance,
-            "interval": np.percentile(drawn[weight.relation], INTERVAL).tolist(),
+            "interval": np.percentile(drawn[weight.relation], PERCENTILES).tolist(),
         }
         for weight in fitted
     }

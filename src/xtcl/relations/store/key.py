@@ -45,6 +45,7 @@ def describe(
     return circumstances(view, relation.reads, CODE_OF_RELATIONS) | {
         "rows": "all" if nodes is None else digest(nodes),
         "relation": relation.name,
+        "class": type(relation).__qualname__,  # somebody else's may have the same name
         "parameters": asdict(cast("DataclassInstance", relation)) | dict(settings or {}),
         "quantiles": list(check_quantiles(quantiles)),
     }

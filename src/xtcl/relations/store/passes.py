@@ -58,7 +58,7 @@ class PassRows(Generic[Source]):
         the pass is completed and the nodes are ascending.
         """
         source = self.source
-        if source.relation.foreign or not len(nodes):
+        if not source.relation.cacheable or not len(nodes):
             yield
             return
         key = source.view, source.relation, source.quantiles

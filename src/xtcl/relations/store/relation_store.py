@@ -149,10 +149,11 @@ class RelationStore:
         settings: Mapping[str, Any] | None = None,
     ) -> Iterator[PairsWriter]:
         """Write rows block by block. The file appears at the end, if all rows were written."""
-        if relation.foreign:
+        if not relation.cacheable:
             raise UsageError(
-                f"Relation '{relation.name}' is not one of xtcl's own, and its code may change "
-                "under the same name: compute it without the relation store."
+                f"Relation '{relation.name}' is not one of xtcl's own and does not declare itself "
+                "cacheable, so its code may change under the same name: compute it without the "
+                "relation store."
             )
         wanted = np.arange(view.num_nodes) if nodes is None else nodes
         described = describe(view, relation, quantiles, nodes, settings)
