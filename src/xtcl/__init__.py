@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from xtcl.errors import XTCLError
     from xtcl.estimator import XTCL
     from xtcl.graph.convert import as_graph
-    from xtcl.graph.datasets import block_model, load_dataset, random_graph
+    from xtcl.graph.datasets.load import load_dataset
+    from xtcl.graph.datasets.synthetic import block_model, random_graph
     from xtcl.graph.graph import Graph
     from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak, link_split, node_split
     from xtcl.graph.tables.read import read_tables
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from xtcl.progress import Progress
     from xtcl.relations.registry import register_relation
     from xtcl.relations.relation import Relation
-    from xtcl.relations.store import RelationStore
+    from xtcl.relations.store.relation_store import RelationStore
     from xtcl.sampling.xgsampler import XGSampler
     from xtcl.tasks.custom import CustomTask
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from xtcl.cli.check import LONG, SHORTER, TIMED, _estimates, duration, print_plan
+from xtcl.cli.check import LONG_SECONDS, SHORTER, TIMED, _estimates, duration, print_plan
 from xtcl.cli.main import app
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.planning.memory_plan import NO_LIMIT, plan_stages
@@ -73,7 +73,7 @@ def test_the_relations_are_timed_and_the_line_says_what_is_not(
     assert TIMED in text
     recipe = make_task("nodes").recipe("gcn")
     known = Sizes("cora", "nodes", 2708, 5278, 1433, 4 * 2708 * 1433, 7, 270, recipe)
-    for seconds, shorter in ((LONG - 1, False), (LONG + 1, True)):
+    for seconds, shorter in ((LONG_SECONDS - 1, False), (LONG_SECONDS + 1, True)):
         print_plan(plan_stages(known, NO_LIMIT), None, known.nodes, seconds)
         text = capsys.readouterr().out
         assert "relations: about 60 min" in text
@@ -105,4 +105,4 @@ def test_too_little_memory_is_refused_before_any_work(graph: str, tmp_path: Path
 def test_a_long_fit_comes_with_a_shorter_way() -> None:
     quick = {"task": "nodes", "relation_seconds": 10.0, "gigabytes": 1.0}
     assert SHORTER not in _estimates([quick])
-    assert _estimates([quick, quick | {"relation_seconds": LONG + 1}])[-1] == SHORTER
+    assert _estimates([quick, quick | {"relation_seconds": LONG_SECONDS + 1}])[-1] == SHORTER

@@ -52,7 +52,7 @@ def rows_of(kind: str) -> Tensor:
 def test_is_that_of_the_sorted_row(
     kind: str, rank: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LONG", 1000)
+    monkeypatch.setattr(module, "LONG_ROW", 1000)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     rows = rows_of(kind)
     expected = np.sort(rows.numpy(), axis=1)[:, -rank, None]
@@ -62,7 +62,7 @@ def test_is_that_of_the_sorted_row(
 def test_only_rows_that_a_sample_does_not_serve_go_to_the_heap_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "LONG", 1000)
+    monkeypatch.setattr(module, "LONG_ROW", 1000)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     by_heap, shapes = module._by_heap, []
 

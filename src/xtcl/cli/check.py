@@ -109,7 +109,7 @@ def _estimates(estimates: Sequence[dict[str, Any]]) -> list[str]:
         f"{duration(made['relation_seconds'])} for the relations"
         for made in estimates
     ]
-    is_long = any(made["relation_seconds"] > LONG for made in estimates)
+    is_long = any(made["relation_seconds"] > LONG_SECONDS for made in estimates)
     return [*lines, TIMED, *([SHORTER] if is_long else [])]
 
 
@@ -179,7 +179,7 @@ def _becomes(column: ColumnEncoding) -> str:
 GB = 2**30
 
 
-LONG = 3600
+LONG_SECONDS = 3600
 """Seconds from which a faster way is suggested."""
 
 
@@ -215,7 +215,7 @@ def print_plan(plan: MemoryPlan, budget: int | None, nodes: int, relation_second
     console.print(table)
     print_line(f"\nrelations: {duration(relation_seconds)}")
     print_line(TIMED)
-    if relation_seconds > LONG and plan.recipe.sampler.cap is None:
+    if relation_seconds > LONG_SECONDS and plan.recipe.sampler.cap is None:
         print_line(SHORTER)
 
 

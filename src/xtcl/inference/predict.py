@@ -17,13 +17,7 @@ from xtcl.graph.tables.edges import read_links
 from xtcl.graph.tables.encode import NewNodes, encode_nodes
 from xtcl.graph.tables.sources import open_table
 from xtcl.graph.tables.spec import TableSpec, link_columns
-from xtcl.inference.tables import (
-    CSV_MARK,
-    ResultTable,
-    names_of,
-    needs_mark,
-    round_probabilities,
-)
+from xtcl.inference.tables import CSV_MARK, ResultTable, names_of, needs_mark, round_probabilities
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.tasks.results import NodePredictions
 from xtcl.training.trainer import embed

@@ -117,7 +117,7 @@ def store_bytes(sizes: Sizes) -> int:
     return int(LISTED_PAIR * relations * rows * min(above, sizes.cap)) + positives
 
 
-NUMBER = 4 + 8 + 4
+BYTES_OF_HEAD_NUMBER = 4 + 8 + 4
 """Bytes for a number of a head's rows: as it comes, turned in double precision, and rounded."""
 
 
@@ -172,4 +172,4 @@ def _fit_bytes(sizes: Sizes, rows: int) -> int:
     turned = 3 * 8 * min(ROTATION_BLOCK, rows * sizes.width)
     squared = 8 * rows * min(GRAM_COLUMNS, sizes.width)
     folds = 8 * 6 * 5 * rows * sizes.classes
-    return NUMBER * rows * sizes.width + max(turned, squared) + folds
+    return BYTES_OF_HEAD_NUMBER * rows * sizes.width + max(turned, squared) + folds

@@ -15,7 +15,7 @@ from xtcl.relations.link import Link
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.registry import register_relation, relation_names, resolve_relations
 from xtcl.relations.relation import Relation
-from xtcl.relations.store import RelationStore
+from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.topology import Topology
 from xtcl.relations.view import TrainingView
 

@@ -132,7 +132,7 @@ def _by_words(view: TrainingView, diameter: int) -> Rows:
         return search.steps_within_reach(nodes, diameter)
 
     def compute(nodes: Tensor) -> Tensor:
-        share = math.ceil(len(nodes) / torch.get_num_threads() / WORD) * WORD
+        share = math.ceil(len(nodes) / torch.get_num_threads() / BITS_PER_WORD) * BITS_PER_WORD
         parts = torch.split(nodes.cpu(), share)
         found = thread_map(steps, [part.numpy() for part in parts])
         return torch.from_numpy(np.concatenate(found)).to(view.device, torch.float32) / diameter
@@ -154,7 +154,7 @@ def _by_kernel(view: TrainingView, diameter: int) -> Rows:
     return compute
 
 
-WORD = 64
+BITS_PER_WORD = 64
 
 
 FEW = 128
@@ -196,7 +196,7 @@ class BitParallelBFS:
         The smallest unsigned integers that hold `most`, [b, V].
         """
         turn = np.arange(len(nodes))
-        size = (len(self._place), -(-len(nodes) // WORD))
+        size = (len(self._place), -(-len(nodes) // BITS_PER_WORD))
         within = np.zeros(size, dtype=np.uint64)
         own_bit = (1 << turn % 8).astype(np.uint8)
         np.bitwise_or.at(within.view(np.uint8), (self._place[nodes], turn // 8), own_bit)

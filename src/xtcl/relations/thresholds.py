@@ -93,7 +93,7 @@ STRIDE = 16
 """One of so many numbers is in the sample: a line of a CPU's cache in so many lines."""
 
 
-LONG = 2**12
+LONG_ROW = 2**12
 """Numbers of a row for which a sample is worth the while."""
 
 
@@ -112,7 +112,7 @@ def nth_largest(rows: Tensor, rank: int) -> Tensor:
     width = rows.shape[1]
     expected = rank / STRIDE
     safe = math.ceil(expected + 3 * math.sqrt(expected) + 3)
-    short = width < LONG or MOST * STRIDE * safe > width
+    short = width < LONG_ROW or MOST * STRIDE * safe > width
     if rows.device.type != "cpu" or short or not len(rows):
         return _by_heap(rows, rank)
     sample = _sampled(rows)

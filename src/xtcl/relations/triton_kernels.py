@@ -59,7 +59,7 @@ def dense_rows_kernel(matrix: Tensor, nodes: Tensor) -> Tensor:
 # something.
 
 
-COLUMNS = 256
+_COLUMNS = 256
 """Pairs of one program, which skips the logarithms where none of them shares anything."""
 
 
@@ -105,8 +105,17 @@ def inform_(
     share nothing, and `count` is V as a float64 tensor.
     """
     height, width = shared.shape
-    _inform[(height, triton.cdiv(width, COLUMNS))](
-        shared, nodes, kind, kinds, disjoint, count, width, len(kinds), COLUMNS=COLUMNS, num_warps=4
+    _inform[(height, triton.cdiv(width, _COLUMNS))](
+        shared,
+        nodes,
+        kind,
+        kinds,
+        disjoint,
+        count,
+        width,
+        len(kinds),
+        COLUMNS=_COLUMNS,
+        num_warps=4,
     )
 
 
@@ -289,7 +298,7 @@ def sparse_product_kernel(links: LinkSegments, values: Tensor) -> Tensor:
 # Efficient Multi-Source Graph Traversal", VLDB 2014.
 
 
-WORD = 32
+_WORD = 32
 
 
 NEAR_REACH = 16
@@ -345,14 +354,14 @@ def steps_within_reach(start: Tensor, end: Tensor, nodes: Tensor, most: int) -> 
     int16 [V, b], for a CSR matrix of links; `most` < 2^15.
     """
     asked = len(nodes)
-    nodes = torch.cat([nodes, nodes[:1].expand(-asked % WORD)])  # whole words
+    nodes = torch.cat([nodes, nodes[:1].expand(-asked % _WORD)])  # whole words
     count, height = len(start) - 1, len(nodes)
-    device, words = nodes.device, height // WORD
+    device, words = nodes.device, height // _WORD
     block = triton.next_power_of_2(words)
     turn = torch.arange(height, device=device)
-    own_bit = (1 << (turn % WORD)).to(torch.int32)  # that of 2^31 is the sign
+    own_bit = (1 << (turn % _WORD)).to(torch.int32)  # that of 2^31 is the sign
     within = torch.zeros(count * words, dtype=torch.int32, device=device)
-    within.scatter_add_(0, nodes * words + turn // WORD, own_bit)
+    within.scatter_add_(0, nodes * words + turn // _WORD, own_bit)
     following = torch.empty_like(within)
     answer = torch.zeros(count, height, dtype=torch.int16, device=device)
     answer.scatter_(0, nodes[None], most)
@@ -370,7 +379,7 @@ def steps_within_reach(start: Tensor, end: Tensor, nodes: Tensor, most: int) -> 
             words,
             BLOCK=block,
             NEAR=NEAR_REACH,
-            num_warps=max(1, min(block // WORD, 32)),
+            num_warps=max(1, min(block // _WORD, 32)),
         )
         within, following = following, within
     return answer[:, :asked]

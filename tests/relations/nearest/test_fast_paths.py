@@ -26,7 +26,7 @@ from xtcl.relations.registry import PAPER_RELATIONS
 from xtcl.relations.relation import PairFunction, Relation, Rows
 from xtcl.relations.row_source import LevelSource
 from xtcl.relations.sparse import SparseRows
-from xtcl.relations.store import RelationStore
+from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.topk import TopK, TopKSearch, index_settings, topk_from_dense
 from xtcl.relations.topk_rows import topk_pair_similarities
 from xtcl.relations.view import LINKS, TrainingView

@@ -35,7 +35,7 @@ PAIRS_PER_GROUP = 2**18
 HEADER, HEADER_SHA256 = "xtcl", "xtcl_sha256"
 
 
-COLUMNS = {"u": np.int32, "v": np.int32, "similarity": np.float32, "level": np.uint8}
+FILE_COLUMNS = {"u": np.int32, "v": np.int32, "similarity": np.float32, "level": np.uint8}
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,10 @@ class PairsWriter:
         self._described = described
         self._groups: list[Group] = []
         self._first = 0  # the first node of the next row group
-        self._pending = {name: np.zeros(0, dtype=kind) for name, kind in COLUMNS.items()}
-        schema = pa.schema([(name, pa.from_numpy_dtype(kind)) for name, kind in COLUMNS.items()])
+        self._pending = {name: np.zeros(0, dtype=kind) for name, kind in FILE_COLUMNS.items()}
+        schema = pa.schema(
+            [(name, pa.from_numpy_dtype(kind)) for name, kind in FILE_COLUMNS.items()]
+        )
         self._file = pq.ParquetWriter(
             path, schema, compression="zstd", use_dictionary=["u", "level"], write_statistics=["u"]
         )
@@ -86,7 +88,9 @@ class PairsWriter:
         row, *others = rows.to_numpy()
         self._pending = {
             name: np.concatenate([self._pending[name], column], dtype=kind, casting="unsafe")
-            for (name, kind), column in zip(COLUMNS.items(), (nodes[row], *others), strict=True)
+            for (name, kind), column in zip(
+                FILE_COLUMNS.items(), (nodes[row], *others), strict=True
+            )
         }
         while len(u := self._pending["u"]) > PAIRS_PER_GROUP:
             # Whole rows only: those that end before the first pair too many, or the first row.
@@ -145,16 +149,16 @@ def read_header(
 
 def read_group(table: pa.Table, group: Group) -> SparseRows:
     """The rows of a group; ValueError or LookupError where they are not as written."""
-    columns = {name: table.column(name).to_numpy() for name in COLUMNS}
+    columns = {name: table.column(name).to_numpy() for name in FILE_COLUMNS}
     if _sha256(columns) != group.sha256:
         raise ValueError(f"the rows of nodes {group.first} to {group.end - 1} have another hash")
-    u, v, similarity, level = (torch.tensor(columns[name]) for name in COLUMNS)
+    u, v, similarity, level = (torch.tensor(columns[name]) for name in FILE_COLUMNS)
     return SparseRows(u.long() - group.first, v.long(), group.end - group.first, similarity, level)
 
 
 def _sha256(columns: dict[str, np.ndarray]) -> str:
     digest = hashlib.sha256()
-    for name, kind in COLUMNS.items():
+    for name, kind in FILE_COLUMNS.items():
         values = np.ascontiguousarray(columns[name], dtype=np.dtype(kind).newbyteorder("<"))
         digest.update(values.data)
     return digest.hexdigest()

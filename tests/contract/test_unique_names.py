@@ -1,0 +1,54 @@
+"""A public name means one thing: no two modules define the same one."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import xtcl
+
+ROOT = Path(xtcl.__file__).parent
+# A command of the command line is called as the function of the library that does its work.
+COMMANDS = {"embed", "evaluate", "tune"}
+
+
+def defined(tree: ast.Module) -> set[str]:
+    """Public classes, functions and constants (upper case) that a module defines itself."""
+    names = set()
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            names.add(statement.name)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            if isinstance(statement.value, ast.Call) and "TypeVar" in ast.dump(
+                statement.value.func
+            ):
+                continue
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            found = {
+                node.id
+                for target in targets
+                for node in ast.walk(target)
+                if isinstance(node, ast.Name)
+            }
+            names |= {name for name in found if name.isupper()}
+    return {name for name in names if not name.startswith("_")}
+
+
+def test_no_public_name_is_defined_in_two_modules() -> None:
+    homes = defaultdict(list)
+    for path in sorted(ROOT.rglob("*.py")):
+        if "scripts" in path.parts:  # programs, which nothing imports
+            continue
+        place = path.relative_to(ROOT).as_posix()
+        for name in defined(ast.parse(path.read_text(encoding="utf-8"))):
+            homes[name].append(place)
+    repeated = {name: places for name, places in homes.items() if len(places) > 1}
+    for name in COMMANDS & repeated.keys():
+        repeated[name] = [place for place in repeated[name] if not place.startswith("cli/")]
+    offenders = [
+        f"{name}: {', '.join(places)}"
+        for name, places in sorted(repeated.items())
+        if len(places) > 1
+    ]
+    assert offenders == []
