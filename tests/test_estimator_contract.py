@@ -268,8 +268,8 @@ def test_a_second_fit_with_another_encoder_computes_no_relation(
         return original(rows, nodes)
 
     monkeypatch.setattr(SimilarityRows, "__call__", noted)
-    monkeypatch.setattr(pairs, "nearest", None)  # nothing is searched for either
-    monkeypatch.setattr(searched_lists, "nearest", None)
+    monkeypatch.setattr(pairs, "topk_search", None)  # nothing is searched for either
+    monkeypatch.setattr(searched_lists, "topk_search", None)
     second = small_model(encoder="gat", cap=cap, store=tmp_path).fit(graph, split)
     assert computed == set()
     np.testing.assert_array_equal(first.positives_, second.positives_)

@@ -8,6 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import graphs, make_graph
 
+from xtcl.errors import DataError
 from xtcl.graph.graph import Graph
 from xtcl.graph.subgraph import ego_subgraph, subgraph
 
@@ -16,9 +17,13 @@ from xtcl.graph.subgraph import ego_subgraph, subgraph
 def test_nodes_and_the_links_among_them(graph: Graph, share: float, seed: int) -> None:
     nodes = np.flatnonzero(np.random.default_rng(seed).random(graph.num_nodes) < share)
     assume(len(nodes) >= 2)
-    part = subgraph(graph, nodes)
     inside = set(nodes.tolist())
     expected = {(u, v) for u, v in graph.edges.T.tolist() if {u, v} <= inside}
+    if not expected and not graph.num_attributes:  # no graph at all
+        with pytest.raises(DataError, match="neither attributes nor edges"):
+            subgraph(graph, nodes)
+        return
+    part = subgraph(graph, nodes)
     assert {(nodes[u], nodes[v]) for u, v in part.edges.T.tolist()} == expected
     assert part.num_nodes == len(nodes)
     assert part.name == graph.name

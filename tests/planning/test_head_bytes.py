@@ -40,7 +40,7 @@ def some_labels(labelled: int) -> Graph:
 class Sure(NodeClassification):
     """Keeps what was learned."""
 
-    def evidence(self, head: LogisticHead) -> float:
+    def cv_log_likelihood(self, head: LogisticHead) -> float:
         return float("nan")
 
 
