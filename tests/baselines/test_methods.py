@@ -1,35 +1,49 @@
-"""What every control must do, whatever it is: answer well, repeat, and see training data only."""
+"""What every method must do, whatever it is: answer well, repeat, and see training data only."""
 
 from __future__ import annotations
 
+import functools
 import pickle
 import random
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from small_runs import small_graph
 
+from xtcl.baselines import METHODS, make_method
 from xtcl.baselines.gat import GAT
 from xtcl.baselines.gcn import GCN
 from xtcl.baselines.logistic import Logistic
-from xtcl.baselines.method import Method
+from xtcl.baselines.method import Method, XTCLMethod
 from xtcl.baselines.propagation import PropagationMethod
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import link_split, node_split
+from xtcl.graph.splits import LinkSplit, NodeSplit, link_split, node_split
+from xtcl.lab.experiments.comparison import LinkTable, NodeTable
+from xtcl.lab.methods.naive_xgboost import NaiveXGBoost
+from xtcl.model_selection.evaluate import score_method
 from xtcl.progress import Progress
+from xtcl.tasks import TASKS, make_task
+from xtcl.tasks.fit import FitOptions, fit_task
 from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.results import LinkScores, NodePredictions
 from xtcl.tasks.training_data import TrainingData, training_data
 
 CPU = torch.device("cpu")
+
+
 CONTROLS = {
     "gcn": GCN(epochs=40),
     "gat": GAT(epochs=40),
     "logistic": Logistic(),
     "propagation": PropagationMethod(),
 }
+
+
 each_control = pytest.mark.parametrize("method", CONTROLS.values(), ids=CONTROLS)
 
 
@@ -38,7 +52,11 @@ def planted(**changes: float) -> Graph:
 
 
 GRAPH = planted(homophily=0.95, attribute_signal=1.5)
+
+
 NODES = node_split(GRAPH, 0.2, seed=3)
+
+
 LINKS = link_split(GRAPH, 0.8, seed=3)
 
 
@@ -54,6 +72,7 @@ def links_of(method: Method, side: TrainingData, seed: int = 0) -> np.ndarray:
     return answer.score(np.hstack([LINKS.test, LINKS.test_negatives]))
 
 
+@pytest.mark.slow
 @each_control
 def test_classes_of_a_planted_graph_are_found(method: Method) -> None:
     found = nodes_of(method, training_data(GRAPH, NODES))
@@ -61,6 +80,7 @@ def test_classes_of_a_planted_graph_are_found(method: Method) -> None:
     assert score_test_side(NodePredictions(found), GRAPH, NODES)["accuracy"] > 0.8  # chance: 0.33
 
 
+@pytest.mark.slow
 @each_control
 def test_links_of_a_planted_graph_outscore_non_links(method: Method) -> None:
     side = training_data(GRAPH, LINKS)
@@ -75,6 +95,7 @@ def global_states() -> list[bytes]:
     return [pickle.dumps(state) for state in states]
 
 
+@pytest.mark.slow
 @each_control
 def test_same_seed_gives_same_bytes_and_leaves_the_global_state(method: Method) -> None:
     sides = training_data(GRAPH, NODES), training_data(GRAPH, LINKS)
@@ -88,12 +109,14 @@ def test_same_seed_gives_same_bytes_and_leaves_the_global_state(method: Method) 
     assert [a.tobytes() for a in first] == [a.tobytes() for a in second]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gcn", "gat"])
 def test_another_seed_gives_another_network(name: str) -> None:
     side = training_data(GRAPH, NODES)
     assert not np.allclose(nodes_of(CONTROLS[name], side, 1), nodes_of(CONTROLS[name], side, 2))
 
 
+@pytest.mark.slow
 @each_control
 def test_test_labels_change_nothing(method: Method) -> None:
     assert GRAPH.labels is not None
@@ -104,6 +127,7 @@ def test_test_labels_change_nothing(method: Method) -> None:
     np.testing.assert_array_equal(nodes_of(method, training_data(other, NODES)), expected)
 
 
+@pytest.mark.slow
 @each_control
 def test_test_links_change_nothing(method: Method) -> None:
     other = GRAPH.with_edges(LINKS.train)
@@ -111,6 +135,7 @@ def test_test_links_change_nothing(method: Method) -> None:
     np.testing.assert_array_equal(links_of(method, training_data(other, LINKS)), expected)
 
 
+@pytest.mark.slow
 @each_control
 def test_a_graph_without_attributes_is_answered(method: Method) -> None:
     bare = Graph.from_arrays(None, GRAPH.edges, GRAPH.labels, num_nodes=GRAPH.num_nodes)
@@ -121,6 +146,7 @@ def test_a_graph_without_attributes_is_answered(method: Method) -> None:
     assert np.isfinite(links_of(method, training_data(bare, LINKS))).all()
 
 
+@pytest.mark.slow
 @each_control
 def test_nothing_to_learn_from_is_said(method: Method) -> None:
     unknown = TrainingData(GRAPH.with_labels(np.full(200, -1)))
@@ -131,7 +157,130 @@ def test_nothing_to_learn_from_is_said(method: Method) -> None:
         links_of(method, unlinked)
 
 
+@pytest.mark.slow
 @each_control
 def test_the_side_of_a_node_split_cannot_train_links(method: Method) -> None:
     with pytest.raises(UsageError, match="needs a link split"):
         links_of(method, training_data(GRAPH, NODES))
+
+
+NAMES = (
+    "xtcl-gcn xtcl-gat sscl scl ceiling-scl naive-tcl dgi sugrl asp polygcl gcn gat dgcn "
+    "meta-pn cocos subgraph logistic propagation"
+)
+
+
+def test_every_method_goes_by_its_own_name() -> None:
+    assert list(METHODS) == NAMES.split()
+    assert len({kind.title for kind in METHODS.values()}) == len(METHODS)
+    for name in METHODS:
+        method = make_method(name.upper())
+        assert method.name == name
+        assert method.tasks <= set(TASKS)
+
+
+def test_an_unknown_method_meets_the_closest() -> None:
+    with pytest.raises(UsageError, match=r"no method 'propagate'\. Did you mean 'propagation'"):
+        make_method("propagate")
+    with pytest.raises(UsageError, match=r"no method 'zzz'\. Known: xtcl-gcn"):
+        make_method("zzz")
+
+
+def test_what_is_only_timed_says_so() -> None:
+    with pytest.raises(UsageError, match=r"^Naive XGBoost has no task .* `xtcl reproduce time`"):
+        make_method("Naive-XGBoost")
+
+
+COMPARED = [kind for kind in METHODS.values() if not issubclass(kind, XTCLMethod)]
+
+
+@pytest.mark.parametrize("kind", [*COMPARED, NaiveXGBoost])
+def test_every_system_has_its_formula_citation_and_cost_on_its_page(kind: type) -> None:
+    text = kind.__doc__ or ""
+    assert "math:" in text
+    assert re.search(r"\b(19|20)\d\d\b", text)
+    assert "Cost" in text
+    page = (Path(__file__).parents[2] / "docs" / "systems.md").read_text(encoding="utf-8")
+    assert f"::: {kind.__module__}.{kind.__name__}\n" in page
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+def test_xtcl_is_the_pipeline_of_the_package(encoder: str) -> None:
+    graph = block_model(40, num_classes=2, num_attributes=10, mean_degree=6)
+    side = training_data(graph, node_split(graph, 0.3))
+    device = torch.device("cpu")
+    answer = make_method(f"xtcl-{encoder}").fit(
+        side, "nodes", seed=7, device=device, progress=Progress()
+    )
+    options = FitOptions(encoder=encoder, seed=7)
+    expected = fit_task(side, make_task("nodes"), options=options).answer
+    assert isinstance(answer, NodePredictions)
+    assert isinstance(expected, NodePredictions)
+    np.testing.assert_array_equal(answer.probabilities, expected.probabilities)
+
+
+# What all methods refuse in the same words.
+
+SIDE = TrainingData(small_graph())
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        (name, task)
+        for name, kind in METHODS.items()
+        for task in sorted({*TASKS, "own"} - kind.tasks)
+    ],
+)
+def test_a_task_without_an_answer_is_refused(name: str, task: str) -> None:
+    method = make_method(name)
+    known = ", ".join(sorted(method.tasks))
+    with pytest.raises(UsageError) as refused:
+        method.fit(SIDE, task, seed=0, device=torch.device("cpu"), progress=Progress())
+    assert str(refused.value) == f"{method.title} has no task '{task}'. It knows: {known}."
+
+
+# On a planted graph whose links say more than its attributes, those that read links show it.
+
+CONTROL = "logistic"
+
+
+GRAPH_AGAINST_CONTROL = block_model(
+    200, num_classes=3, num_attributes=20, mean_degree=12, homophily=0.95, attribute_signal=0.6
+)
+
+
+SPLITS: dict[str, NodeSplit | LinkSplit] = {
+    "nodes": node_split(GRAPH_AGAINST_CONTROL, 0.15, seed=1),
+    "links": link_split(GRAPH_AGAINST_CONTROL, 0.8, seed=1),
+}
+
+
+MARGINS = {"nodes": 0.1, "links": 0.05}
+
+
+@functools.cache
+def figure(task: str, method: str) -> float:
+    found, _ = score_method(
+        GRAPH_AGAINST_CONTROL,
+        SPLITS[task],
+        make_method(method),
+        seed=0,
+        device=torch.device("cpu"),
+        progress=Progress(),
+    )
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "method"),
+    [
+        (table.task, method)
+        for table in (NodeTable(), LinkTable())
+        for method in table.systems()
+        if method != CONTROL
+    ],
+)
+def test_beats_attributes_alone(task: str, method: str) -> None:
+    assert figure(task, method) > figure(task, CONTROL) + MARGINS[task]

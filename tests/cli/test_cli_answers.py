@@ -17,6 +17,9 @@ from typer.testing import CliRunner, Result
 
 from xtcl.cli.main import app
 
+pytestmark = pytest.mark.slow
+
+
 USAGE, DATA = 2, 3
 
 

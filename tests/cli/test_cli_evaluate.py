@@ -13,6 +13,9 @@ from typer.testing import CliRunner, Result
 from xtcl.cli.main import app
 from xtcl.graph.graph import Graph
 
+pytestmark = pytest.mark.slow
+
+
 KEYS = ["dataset", "task", "method", "metric", "mean", "stderr", "runs", "seeds", "seconds"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,24 @@ from small_runs import (
 )
 from typer.testing import CliRunner, Result
 
+from xtcl.cli.check import LONG_SECONDS, SHORTER, TIMED, _estimates, duration, print_plan
 from xtcl.cli.console import Bars
 from xtcl.cli.fit import left_out_sentence
 from xtcl.cli.main import app
 from xtcl.cli.options import TaskName
 from xtcl.estimator import XTCL
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
+from xtcl.planning.memory_plan import NO_LIMIT, plan_stages
+from xtcl.planning.sizes import Sizes
+from xtcl.tasks import make_task
 from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.node_classification import NodeClassification
 
 JOINED = [TRAINING] * len(NodeClassification().recipe("gcn").ensembles[0].encoders)
+
+
 TRIED = [TRAINING] * len(LinkPrediction().recipe("gcn").ensembles)
 
 
@@ -62,6 +70,7 @@ def comparable(folder: Path) -> dict[str, Any]:
     return files | {"metrics.json": metrics}
 
 
+@pytest.mark.slow
 def test_nodes(graph_file: Path, tmp_path: Path) -> None:
     result = fit(graph_file, tmp_path / "run", "--json", "--seed", "3")
     assert result.exit_code == 0, result.stderr
@@ -94,6 +103,7 @@ def test_nodes(graph_file: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "checkpoint").exists()
 
 
+@pytest.mark.slow
 def test_links_for_people_to_read(graph_file: Path, tmp_path: Path) -> None:
     options = ["--task", "links", "--encoder", "gat", "--sampler", "paper"]
     result = fit(graph_file, tmp_path / "run", *options)
@@ -114,6 +124,7 @@ def test_links_for_people_to_read(graph_file: Path, tmp_path: Path) -> None:
     assert loaded.score(split) == metrics["test"]["auc"]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(graph_file: Path, tmp_path: Path) -> None:
     for name, seed in (("a", "0"), ("b", "0"), ("c", "1")):
         assert fit(graph_file, tmp_path / name, "--seed", seed).exit_code == 0
@@ -122,6 +133,7 @@ def test_the_same_seed_gives_the_same_bytes(graph_file: Path, tmp_path: Path) ->
     assert a["embeddings.parquet"] != c["embeddings.parquet"]
 
 
+@pytest.mark.slow
 def test_memory_changes_nothing_but_its_own_entry(graph_file: Path, tmp_path: Path) -> None:
     fit(graph_file, tmp_path / "a")
     fit(graph_file, tmp_path / "b", "--memory", "2GB")
@@ -129,6 +141,7 @@ def test_memory_changes_nothing_but_its_own_entry(graph_file: Path, tmp_path: Pa
     assert {name for name in a if a[name] != b[name]} == {"model/model.json"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["nodes", "links"])
 def test_a_store_changes_nothing(graph_file: Path, tmp_path: Path, task: str) -> None:
     assert fit(graph_file, tmp_path / "plain", "--task", task).exit_code == 0
@@ -139,6 +152,7 @@ def test_a_store_changes_nothing(graph_file: Path, tmp_path: Path, task: str) ->
     assert list((tmp_path / "store").glob("*.parquet"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["nodes", "links"])
 def test_top_k_mode_with_room_for_all_changes_nothing(
     graph_file: Path, tmp_path: Path, task: str
@@ -153,6 +167,7 @@ def test_top_k_mode_with_room_for_all_changes_nothing(
     assert changed == {"config.toml", "metrics.json", "model/model.json"}  # they name the cap
 
 
+@pytest.mark.slow
 def test_a_run_in_top_k_mode_is_read_as_one(graph_file: Path, tmp_path: Path) -> None:
     assert fit(graph_file, tmp_path / "run", "--cap", "3").exit_code == 0
     assert "\ncap = 3\n" in (tmp_path / "run" / "config.toml").read_text()
@@ -162,6 +177,7 @@ def test_a_run_in_top_k_mode_is_read_as_one(graph_file: Path, tmp_path: Path) ->
     assert model.explain(place, int(model.positives_[place, 0])).score > -np.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"), [(("--cap", "0"), "--cap"), (("--index-past", "9"), "give a cap")]
 )
@@ -174,12 +190,14 @@ def test_senseless_caps_are_refused(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_limit_needs_a_store(graph_file: Path, tmp_path: Path) -> None:
     result = fit(graph_file, tmp_path / "run", "--store-limit", "1GB")
     assert result.exit_code == 2
     assert "name it with --store" in result.stderr
 
 
+@pytest.mark.slow
 def test_compare_scores_others_on_the_same_split(graph_file: Path, tmp_path: Path) -> None:
     result = fit(graph_file, tmp_path / "run", "--compare", "logistic, gcn,", "--json")
     assert result.exit_code == 0, result.stderr
@@ -193,6 +211,7 @@ def test_compare_scores_others_on_the_same_split(graph_file: Path, tmp_path: Pat
     assert compared["logistic"] == pytest.approx(alone.mean / 100, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_not_overwritten(graph_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     first = fit(graph_file, out, "--json")
@@ -211,6 +230,7 @@ def test_a_finished_run_is_not_overwritten(graph_file: Path, tmp_path: Path) -> 
     assert files_of(out) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [["--seed", "1"], ["--task", "links"], ["--encoder", "gat"], ["--sampler", "paper"]]
 )
@@ -226,6 +246,7 @@ def test_resume_does_not_show_the_figures_of_another_run(
     assert files_of(finished) == before
 
 
+@pytest.mark.slow
 def test_resume_tells_graphs_apart(finished: Path, tmp_path: Path) -> None:
     small_graph(seed=1).save(tmp_path / "other.npz")
     result = fit(tmp_path / "other.npz", finished, "--resume")
@@ -233,6 +254,7 @@ def test_resume_tells_graphs_apart(finished: Path, tmp_path: Path) -> None:
     assert "another graph" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_relation_without_data_is_told(tmp_path: Path) -> None:
     graph = small_graph()
     Graph.from_arrays(None, graph.edges, graph.labels).save(tmp_path / "bare.npz")
@@ -242,6 +264,7 @@ def test_a_relation_without_data_is_told(tmp_path: Path) -> None:
     assert told in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kinds", "task", "reason"),
     [
@@ -260,6 +283,7 @@ def test_why_a_relation_was_left_out(kinds: list[str], task: str, reason: str) -
     assert sentence == f"Relation x was left out: {reason}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["", "{}", "[]", "null", "{", '{"metric": "auc"}', "\x00"])
 def test_a_damaged_finished_run_is_named(graph_file: Path, tmp_path: Path, content: str) -> None:
     (tmp_path / "model").mkdir()
@@ -280,6 +304,7 @@ def interrupt(
     monkeypatch.setattr(Bars, "stage", lambda _, name, steps: told.stage(name, steps))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "training", "left"),
     [
@@ -314,6 +339,7 @@ def test_an_interrupted_fit_goes_on(
     assert comparable(out) == comparable(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--resume", "--seed", "1"]])
 def test_without_resume_or_for_another_fit_all_begins_anew(
     options: list[str], graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -329,6 +355,7 @@ def test_without_resume_or_for_another_fit_all_begins_anew(
     assert comparable(tmp_path / "run") == comparable(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_repairs_are_told_on_standard_error(tmp_path: Path) -> None:
     graph = small_graph()
     doubled = np.concatenate([graph.edges, graph.edges[:, :5], [[3], [3]]], axis=1)
@@ -339,6 +366,7 @@ def test_repairs_are_told_on_standard_error(tmp_path: Path) -> None:
     assert result.stderr.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["[bold]", "a[", "x[/y]", "[red]z[/red]"])
 def test_names_with_brackets_are_shown_as_they_are(name: str, tmp_path: Path) -> None:
     graph = small_graph()
@@ -349,3 +377,97 @@ def test_names_with_brackets_are_shown_as_they_are(name: str, tmp_path: Path) ->
     assert result.exit_code == 0, result.stderr
     assert f"Run written to {out} " in result.stdout
     assert fit(tmp_path / "graph.npz", out, "--resume").exit_code == 0
+
+
+# `xtcl fit --dry-run`: the plan, and nothing else.
+
+BUDGET = 4
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    found = CliRunner().invoke(app, ["fit", *words])
+    return found.exit_code, found.stdout, found.stderr
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> str:
+    path = tmp_path / "graph.npz"
+    block_model(300).save(path)
+    return str(path)
+
+
+def test_shows_the_plan_and_writes_nothing(graph: str, tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    before = sorted(tmp_path.rglob("*"))
+    code, text, _ = run(graph, "--dry-run", "--out", str(tmp_path / "run"), "--store", store)
+    assert code == 0
+    for stage in ("relations", "positives", "training", "embedding", "head", "whole fit"):
+        assert stage in text
+    for word in ("exact", "all nodes at once", "the whole graph in every step", "to the store"):
+        assert word in text
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_with_a_run_is_no_obstacle(graph: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
+    assert run(graph, "--dry-run", "--out", str(tmp_path))[0] == 0
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_as_one_object(graph: str, task: str) -> None:
+    words = (graph, "--task", task, "--dry-run", "--json", "--cap", "8", "--memory", "2GB")
+    code, text, _ = run(*words)
+    assert code == 0
+    plan = json.loads(text)
+    assert plan["mode"] == "top-k"
+    assert plan["cap"] == 8
+    assert plan["budget_bytes"] == 2 * 2**30
+    assert plan["mini_batches"] is False
+    assert plan["peak_bytes"] == max(stage["peak"] for stage in plan["stages"])
+    assert plan.pop("relation_seconds") > 0
+    again = json.loads(run(*words)[1])
+    assert again.pop("relation_seconds") > 0
+    assert again == plan
+
+
+def test_the_relations_are_timed_and_the_line_says_what_is_not(
+    graph: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text, _ = run(graph, "--dry-run")
+    assert "relations: less than a minute" in text
+    assert TIMED in text
+    recipe = make_task("nodes").recipe("gcn")
+    known = Sizes("cora", "nodes", 2708, 5278, 1433, 4 * 2708 * 1433, 7, 270, recipe)
+    for seconds, shorter in ((LONG_SECONDS - 1, False), (LONG_SECONDS + 1, True)):
+        print_plan(plan_stages(known, NO_LIMIT), None, known.nodes, seconds)
+        text = capsys.readouterr().out
+        assert "relations: about 60 min" in text
+        assert (SHORTER in text) is shorter
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.2, "less than a minute"),
+        (61, "about 1 min"),
+        (5000, "about 83 min"),
+        (9000, "about 2.5 hours"),
+    ],
+)
+def test_a_duration_in_words(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_too_little_memory_is_refused_before_any_work(graph: str, tmp_path: Path) -> None:
+    for extra in (["--dry-run"], []):
+        code, text, told = run(graph, "--memory", "100MB", "--out", str(tmp_path / "run"), *extra)
+        assert code == BUDGET
+        assert not text
+        assert re.search(r"needs about 0\.\d\d GB and the budget is 0\.10 GB", told)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_long_fit_comes_with_a_shorter_way() -> None:
+    quick = {"task": "nodes", "relation_seconds": 10.0, "gigabytes": 1.0}
+    assert SHORTER not in _estimates([quick])
+    assert _estimates([quick, quick | {"relation_seconds": LONG_SECONDS + 1}])[-1] == SHORTER

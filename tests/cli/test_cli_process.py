@@ -12,6 +12,9 @@ from typer.testing import CliRunner
 from xtcl.cli.main import app, main
 from xtcl.estimator import XTCL
 
+pytestmark = pytest.mark.slow
+
+
 # The signal is a real one; only the moment at which it comes is arranged.
 INTERRUPTED = """
 import os, signal, sys
@@ -72,7 +75,7 @@ def test_results_go_to_standard_output_and_nothing_else_does(
 def test_a_signal_is_130_and_the_fit_can_go_on(graph_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     arguments = ["fit", str(graph_file), "--device", "cpu", "--out", str(out)]
-    tests = str(Path(__file__).parents[1])
+    tests = str(Path(__file__).parents[1] / "helpers")
     done = python("-c", INTERRUPTED.format(tests=tests, arguments=arguments))
     assert done.returncode == 130, done.stderr
     assert done.stdout == ""

@@ -20,6 +20,9 @@ from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.task import Task
 
+pytestmark = pytest.mark.slow
+
+
 # A rank is struck in the middle of its second training; the others have to notice.
 STRUCK = """
 import os, signal, sys

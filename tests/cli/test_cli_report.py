@@ -28,6 +28,7 @@ def run(tmp_path: Path) -> Path:
     return Path(shutil.copytree(run_folder("nodes"), tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_the_page_lies_in_the_run(run: Path) -> None:
     result = xtcl("report", run)
     assert result.exit_code == 0, result.stderr
@@ -40,6 +41,7 @@ def test_the_page_lies_in_the_run(run: Path) -> None:
     assert "=cmd()" in page
 
 
+@pytest.mark.slow
 def test_another_place_and_json(run: Path, tmp_path: Path) -> None:
     result = xtcl("report", run, "--out", tmp_path / "page.html", "--json")
     told = json.loads(result.stdout)
@@ -50,6 +52,7 @@ def test_another_place_and_json(run: Path, tmp_path: Path) -> None:
     assert not (run / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_a_run_for_links(tmp_path: Path) -> None:
     result = xtcl("report", run_folder("links"), "--out", tmp_path / "page.html")
     assert result.exit_code == 0, result.stderr
@@ -58,6 +61,7 @@ def test_a_run_for_links(tmp_path: Path) -> None:
     assert "Which classes are mixed up" not in page
 
 
+@pytest.mark.slow
 def test_figures_of_the_fit_are_shown(run: Path) -> None:
     compared = {"xtcl-gcn": 0.9, "<logistic>": 0.5}
     (run / "metrics.json").write_text(json.dumps({"compared": compared, "seconds": 12.0}))
@@ -67,6 +71,7 @@ def test_figures_of_the_fit_are_shown(run: Path) -> None:
     assert "12.0 seconds" in page
 
 
+@pytest.mark.slow
 def test_an_older_run_is_shown_without_what_it_lacks(run: Path) -> None:
     (run / "test_labels.json").unlink()
     (run / "metrics.json").write_text("not ours")
@@ -74,6 +79,7 @@ def test_an_older_run_is_shown_without_what_it_lacks(run: Path) -> None:
     assert "On held-out nodes" not in (run / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", ['{"labels": [0]}', "[]", "{", '{"labels": ["a"]}'])
 def test_damaged_labels_are_refused(run: Path, labels: str) -> None:
     (run / "test_labels.json").write_text(labels)
@@ -83,6 +89,7 @@ def test_damaged_labels_are_refused(run: Path, labels: str) -> None:
     assert not (run / "report.html").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", [{"test": [999]}, {"test": [-1]}, {"train": "a"}, {"kind": None}, {"seed": {}}]
 )
@@ -95,6 +102,7 @@ def test_a_damaged_split_is_refused_by_its_name(run: Path, change: dict[str, Any
     assert not (run / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_a_split_that_is_cut_short_is_named(run: Path) -> None:
     (run / "split.json").write_text("{")
     result = xtcl("report", run)
@@ -102,12 +110,14 @@ def test_a_split_that_is_cut_short_is_named(run: Path) -> None:
     assert "split.json' cannot be read" in " ".join(result.stderr.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compared", [{"a": "x", "b": 1}, {"a": None, "b": 1}, {"a": True}, [1, 2]])
 def test_odd_figures_are_passed_over(run: Path, compared: Any) -> None:
     (run / "metrics.json").write_text(json.dumps({"compared": compared}))
     assert xtcl("report", run).exit_code == 0
 
 
+@pytest.mark.slow
 def test_misuse(run: Path, tmp_path: Path) -> None:
     for place in (tmp_path / "page.txt", tmp_path / "none" / "page.html"):
         result = xtcl("report", run, "--out", place)
@@ -118,6 +128,7 @@ def test_misuse(run: Path, tmp_path: Path) -> None:
     assert "There is no model in" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_page_that_fails_leaves_the_old_one(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (run / "report.html").write_text("old")
 

@@ -13,6 +13,9 @@ from xtcl.lab.experiments.comparison import Comparison
 from xtcl.lab.experiments.experiment import Context, Plain, Run
 from xtcl.lab.experiments.records import RecordFile
 
+pytestmark = pytest.mark.slow
+
+
 USAGE, DATA, INTERRUPTED = 2, 3, 130
 
 

@@ -24,6 +24,9 @@ from xtcl.tasks import make_task
 from xtcl.tasks.fit import fit_task
 from xtcl.tasks.training_data import TrainingData, training_data
 
+pytestmark = pytest.mark.slow
+
+
 USAGE, DATA, INTERRUPTED = 2, 3, 130
 Score = Callable[[FitConfig], float]
 

@@ -14,6 +14,9 @@ import pytest
 
 from xtcl import XTCL, link_split, load_dataset, node_split
 
+pytestmark = pytest.mark.slow
+
+
 DIGESTS = {
     "nodes": (
         "8f60ab2422d8154cb001658e9071ac85e7bc12395d64727104bf90f56fd40787",

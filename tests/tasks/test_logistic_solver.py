@@ -1,4 +1,4 @@
-"""Problems solved side by side, against the formula and against each problem alone."""
+"""The solver of the logistic head, against formulas written out."""
 
 from __future__ import annotations
 
@@ -10,9 +10,20 @@ from torch import Tensor
 
 from xtcl.errors import DataError
 from xtcl.tasks import newton_cg
-from xtcl.tasks.newton_cg import Weights, solve_path
+from xtcl.tasks import newton_cg as module
+from xtcl.tasks.newton_cg import (
+    ConjugateGradient,
+    Design,
+    QuadraticModel,
+    Weights,
+    class_contrasts,
+    rotate_rows,
+    solve_path,
+)
 
 STRENGTHS = [0.3, 30.0, 3000.0]
+
+
 CLASSES = 3
 
 
@@ -182,3 +193,199 @@ def test_a_problem_without_a_row_of_some_class_is_an_error_and_not_a_number() ->
     kept = torch.stack([codes >= 0, codes > 0])
     with pytest.raises(DataError, match="did not converge"):
         list(solve_path(rows, codes, CLASSES, [3.0], 1e-9, kept))
+
+
+# The lowest point of a parabola, against the whole Hessian written out.
+
+PROBLEMS, CLASSES_PARABOLA, ROWS, COLUMNS = 2, 3, 20, 5
+
+
+RIDGE = torch.tensor([0.1] * COLUMNS + [0.0], dtype=torch.float64)
+
+
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+    ),
+]
+
+
+def parabola(seed: int = 0) -> QuadraticModel:
+    """Around random chances; the second problem leaves the first rows out."""
+    noise = torch.Generator().manual_seed(seed)
+    rows = torch.randn(
+        ROWS, COLUMNS, dtype=torch.float64, generator=torch.Generator().manual_seed(9)
+    )
+    kept = torch.ones(PROBLEMS, 1, ROWS, dtype=torch.float64)
+    kept[1, :, :7] = 0
+    scores = torch.randn(PROBLEMS, CLASSES_PARABOLA, ROWS, dtype=torch.float64, generator=noise)
+    spectrum = torch.cat([kept @ rows.square(), kept.sum(dim=2, keepdim=True)], dim=2)
+    design = Design(rows, class_contrasts(CLASSES_PARABOLA, rows))
+    chances = scores.softmax(dim=1) * kept
+    return QuadraticModel.around(design, RIDGE, chances, spectrum, kept.sum(dim=(1, 2)))
+
+
+def some_weights(seed: int = 1) -> Tensor:
+    noise = torch.Generator().manual_seed(seed)
+    return torch.randn(
+        PROBLEMS, CLASSES_PARABOLA - 1, COLUMNS + 1, dtype=torch.float64, generator=noise
+    )
+
+
+def hessian(model: QuadraticModel, problem: int) -> Tensor:
+    """Of one problem, [(K - 1)(d + 1)] squared, row of data by row of data."""
+    contrasts = model.design.contrasts
+    whole = torch.diag(RIDGE.repeat(CLASSES_PARABOLA - 1))
+    for place, row in enumerate(model.design.rows):
+        p = model.probability[problem, :, place]
+        among_classes = contrasts.T @ (torch.diag(p) - torch.outer(p, p)) @ contrasts
+        extended = torch.cat([row, row.new_ones(1)])
+        whole += torch.kron(among_classes, torch.outer(extended, extended))
+    return whole
+
+
+def to(model: QuadraticModel, device: str) -> QuadraticModel:
+    design = Design(*(part.to(device) for part in model.design))
+    return QuadraticModel(design, *(part.to(device) for part in model[1:]))
+
+
+def test_curvature_is_the_hessian() -> None:
+    model = parabola()
+    v = some_weights()
+    for problem in range(PROBLEMS):
+        expected = hessian(model, problem) @ v[problem].flatten()
+        torch.testing.assert_close(model.hessian_product(v)[problem].flatten(), expected)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_searches_of_one_design_find_the_lowest_point_of_each_parabola(device: str) -> None:
+    lowest = ConjugateGradient()
+    for seed in range(3):
+        model = parabola(seed)
+        right = some_weights(seed)
+        fine = torch.full((PROBLEMS,), 1e-12, dtype=torch.float64)
+        found = lowest(to(model, device), right.to(device), fine.to(device)).cpu()
+        for problem in range(PROBLEMS):
+            expected = torch.linalg.solve(hessian(model, problem), right[problem].flatten())
+            torch.testing.assert_close(found[problem].flatten(), expected)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_fine_already_stands_still_while_others_go_on(device: str) -> None:
+    model = parabola()
+    right = some_weights()
+    forcing = torch.tensor([1.0, 1e-12], dtype=torch.float64)
+    found = ConjugateGradient()(to(model, device), right.to(device), forcing.to(device)).cpu()
+    assert not found[0].any()
+    expected = torch.linalg.solve(hessian(model, 1), right[1].flatten())
+    torch.testing.assert_close(found[1].flatten(), expected)
+
+
+def test_a_coarse_search_ends_as_soon_as_its_residual_is_small_enough() -> None:
+    model = parabola()
+    right = some_weights()
+
+    def size(v: Tensor) -> Tensor:
+        return (v * model.precondition(v)).sum(dim=(1, 2)).sqrt()
+
+    left = []
+    for share in (0.3, 1e-6):
+        forcing = torch.full((PROBLEMS,), share, dtype=torch.float64)
+        found = ConjugateGradient()(model, right, forcing)
+        left.append(size(right - model.hessian_product(found)) / size(right))
+        assert (left[-1] <= share).all()
+    assert (left[0] > 1e-4).any()  # no finer than was asked for
+
+
+# Turning rows changes nothing but the cost of a fit.
+
+
+def correlated(n: int, d: int) -> Tensor:
+    """Rows away from the origin, whose columns differ in size and hang together."""
+    noise = torch.Generator().manual_seed(n * d)
+    mixed = torch.randn(n, d, dtype=torch.float64, generator=noise) * torch.logspace(0, -2, d)
+    turn = torch.randn(d, d, dtype=torch.float64, generator=noise) / d**0.5
+    rows: Tensor = mixed @ turn + 3.0
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "r"), [(60, 8, 8), (25, 70, 24), (30, 30, 30), (32, 40, 31), (33, 40, 40)]
+)
+@pytest.mark.parametrize("leading", [5, 256])
+def test_it_is_a_rotation(
+    n: int, d: int, r: int, leading: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PRINCIPAL_AXES", leading)
+    rows = correlated(n, d)
+    turned = rotate_rows(rows)
+    assert turned.coordinates.shape == (n, r)
+    axes = turned.inverse(torch.eye(r, dtype=torch.float64))
+    torch.testing.assert_close(axes @ axes.T, torch.eye(r, dtype=torch.float64))
+    again = turned.coordinates @ axes + turned.centre
+    torch.testing.assert_close(again, rows, rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "d"), [(60, 20), (20, 60)])
+def test_the_leading_axes_come_first(n: int, d: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PRINCIPAL_AXES", 6)
+    noise = torch.Generator().manual_seed(0)
+    size = 4.0 ** -torch.arange(d, dtype=torch.float64)
+    rows = torch.randn(n, d, dtype=torch.float64, generator=noise) * size
+    spectrum = torch.linalg.svdvals(rows - rows.mean(dim=0))
+    length = rotate_rows(rows).coordinates.norm(dim=0)
+    torch.testing.assert_close(
+        length[:6].sort(descending=True)[0][:3], spectrum[:3], rtol=1e-6, atol=0
+    )
+    assert length[6:].max() < 1.1 * spectrum[6]
+
+
+@pytest.mark.parametrize("rows", [torch.zeros(6, 3), torch.ones(4, 9), torch.eye(7)[[0, 0, 1, 1]]])
+def test_rows_of_low_rank_are_kept_whole(rows: Tensor) -> None:
+    turned = rotate_rows(rows.double())
+    again = turned.inverse(turned.coordinates) + turned.centre
+    torch.testing.assert_close(again, rows.double(), rtol=0.0, atol=1e-14)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "d", "few"), [(25, 70, 99), (25, 70, 9), (70, 25, 99)])
+def test_a_fit_of_turned_rows_is_a_fit_of_the_rows(
+    n: int, d: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_SPAN_ROWS", few)
+    rows, codes = correlated(n, d), torch.arange(n) % 3
+    turned = rotate_rows(rows)
+    strengths = [0.1, 10.0, 1e4]
+    short = solve_path(turned.coordinates, codes, 3, strengths, 1e-10)
+    long = solve_path(rows, codes, 3, strengths, 1e-10)
+    for in_axes, expected in zip(short, long, strict=True):
+        found = turned.unrotate(in_axes)
+        torch.testing.assert_close(found.coef, expected.coef, rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(found.intercept, expected.intercept, rtol=1e-6, atol=1e-6)
+
+        again = turned.rotate(found)
+        torch.testing.assert_close(again.coef, in_axes.coef)
+        torch.testing.assert_close(again.intercept, in_axes.intercept)
+
+
+@pytest.mark.parametrize(("n", "d"), [(60, 8), (25, 70)])
+def test_rows_turned_in_place_and_in_blocks_are_the_same_rows(
+    n: int, d: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = correlated(n, d)
+    kept = rows.clone()
+    whole = rotate_rows(rows)
+    assert torch.equal(rows, kept)
+    monkeypatch.setattr(module, "ROTATION_BLOCK", 7 * d)
+    parts = rotate_rows(rows, overwrite=True)
+    assert torch.equal(rows, parts.coordinates) == (n > d)  # in place, but for a span
+    torch.testing.assert_close(parts.coordinates, whole.coordinates, rtol=0.0, atol=1e-12)
+
+
+def test_the_same_rows_give_the_same_bytes_and_global_state_is_left_alone() -> None:
+    rows = correlated(40, 30)
+    state = torch.get_rng_state()
+    first, again = rotate_rows(rows), rotate_rows(rows)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert first.coordinates.numpy().tobytes() == again.coordinates.numpy().tobytes()

@@ -7,19 +7,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from small_stores import QUANTILES, files, listed
 from writer_process import EXPECTED, RELATIONS, VIEW
 
 import xtcl
 from xtcl.relations.store.relation_store import RelationStore
 
-HERE = Path(__file__).parent
+pytestmark = pytest.mark.slow
+
+
+HELPERS = Path(__file__).parents[2] / "helpers"
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:
-    paths = (Path(xtcl.__file__).parents[1], HERE, HERE.parents[1])
+    paths = (Path(xtcl.__file__).parents[1], HELPERS)
     return subprocess.Popen(  # noqa: S603
-        [sys.executable, str(HERE / "writer_process.py"), *map(str, arguments)],
+        [sys.executable, str(HELPERS / "writer_process.py"), *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

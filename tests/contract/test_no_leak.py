@@ -1,0 +1,229 @@
+"""Nothing of the test side reaches a run, to the byte.
+
+The test labels are permuted, or the test links rewired, and the command line fits again: every file
+of the run must stay as it was but for the scores. The controls change one training label or link.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_runs import (
+    files_of,
+    judged_recipe,
+    shrink_recipes,
+    small_graph,
+    small_model,
+    small_split,
+)
+from typer.testing import CliRunner
+
+from xtcl.cli.main import app
+from xtcl.estimator import XTCL
+from xtcl.graph.graph import Graph
+from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak
+from xtcl.training.checkpoint import Checkpoints
+
+pytestmark = pytest.mark.slow
+
+
+Sides = tuple[Graph, NodeSplit | LinkSplit]
+# The identity of a run names its whole split, as split.json does: it is no result of the fit.
+SCORES = {"test", "compared", "seconds", "identity"}
+
+
+def whole(task: str) -> Sides:
+    graph = small_graph(100)
+    return graph, small_split(graph, task)
+
+
+def other_test_side(graph: Graph, split: NodeSplit | LinkSplit) -> Sides:
+    rng = np.random.default_rng(7)
+    assert graph.labels is not None
+    labels = graph.labels.copy()
+    if isinstance(split, NodeSplit):
+        labels[split.test] = rng.permutation(labels[split.test])
+        return graph.with_labels(labels), split
+    pairs = np.stack(np.triu_indices(graph.num_nodes, 1))
+    keys = pairs[0] * graph.num_nodes + pairs[1]
+    used = [split.train, split.train_negatives, split.test, split.test_negatives]
+    taken = np.concatenate([side[0] * graph.num_nodes + side[1] for side in used])
+    free = rng.permutation(pairs[:, ~np.isin(keys, taken)], axis=1)
+    count = split.test.shape[1]
+    links, non_links = free[:, :count], free[:, count : 2 * count]
+    rewired = replace(split, test=links, test_negatives=non_links)
+    # The labels are of no concern to link prediction, so all of them may change as well.
+    moved = graph.with_edges(np.concatenate([split.train, links], axis=1))
+    return moved.with_labels(rng.permutation(labels)), rewired
+
+
+def other_training_side(graph: Graph, split: NodeSplit | LinkSplit) -> Sides:
+    assert graph.labels is not None
+    if isinstance(split, NodeSplit):
+        labels = graph.labels.copy()
+        labels[split.train[0]] = (labels[split.train[0]] + 1) % graph.num_classes
+        return graph.with_labels(labels), split
+    train, negatives = split.train.copy(), split.train_negatives.copy()
+    train[:, 0], negatives[:, 0] = split.train_negatives[:, 0], split.train[:, 0]
+    changed = replace(split, train=train, train_negatives=negatives)
+    return graph.with_edges(np.concatenate([train, split.test], axis=1)), changed
+
+
+def fit(
+    sides: Sides, task: str, encoder: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, bytes]:
+    """Every file that the command line writes for this graph and split."""
+    graph, split = sides
+    check_no_leak(graph, split)
+    folder.mkdir()
+    graph.save(folder / "graph.npz")
+    monkeypatch.setattr("xtcl.model_selection.evaluate.make_split", lambda *_: split)
+    shrink_recipes(monkeypatch)
+    arguments = ["fit", str(folder / "graph.npz"), "--task", task, "--encoder", encoder]
+    arguments += ["--out", str(folder / "run"), "--device", "cpu", "--compare", "logistic"]
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    return files_of(folder / "run")
+
+
+def without(text: bytes, names: set[str]) -> dict[str, object]:
+    return {name: value for name, value in json.loads(text).items() if name not in names}
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_the_test_side_leaves_no_trace_in_a_run(
+    task: str, encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides = whole(task)
+    first = fit(sides, task, encoder, tmp_path / "a", monkeypatch)
+    second = fit(other_test_side(*sides), task, encoder, tmp_path / "b", monkeypatch)
+    assert first.keys() == second.keys()
+    assert {
+        "config.toml",
+        "split.json",
+        *(["test_labels.json"] if task == "nodes" else []),
+        "metrics.json",
+        "relation_weights.json",
+        "relation_weights.png",
+        "embeddings.parquet",
+        "events.jsonl",
+        "model/model.json",
+        "model/training_graph.npz",
+        "model/encoder.safetensors",
+        "model/tables.safetensors",
+        "model/head.safetensors",
+    } == first.keys()
+    differing = {name for name in first if first[name] != second[name]}
+    assert differing <= {"metrics.json", "split.json", "test_labels.json"}
+    assert without(first["metrics.json"], SCORES) == without(second["metrics.json"], SCORES)
+    tested = {"test", "test_negatives"} if task == "links" else set[str]()
+    assert without(first["split.json"], tested) == without(second["split.json"], tested)
+    # For links the plan, its epochs and the scorer were chosen, by training links alone.
+    config = tomllib.loads(first["config.toml"].decode())
+    assert config["recipe"]["stop_early"] is (task == "links")
+    assert (len(config["recipe"]["ensembles"]) > 1) is (task == "links")
+    # The test side did change, and the score saw it.
+    assert json.loads(first["metrics.json"])["test"] != json.loads(second["metrics.json"])["test"]
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_one_training_label_or_link_does_leave_a_trace(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides = whole(task)
+    first = fit(sides, task, "gcn", tmp_path / "a", monkeypatch)
+    second = fit(other_training_side(*sides), task, "gcn", tmp_path / "b", monkeypatch)
+    differing = {name for name in first if first[name] != second[name]}
+    assert {
+        "relation_weights.json",
+        "relation_weights.png",
+        "embeddings.parquet",
+        "events.jsonl",
+        "model/training_graph.npz",
+        "model/encoder.safetensors",
+        "model/tables.safetensors",
+        "model/head.safetensors",
+        "model/model.json",
+    } <= differing
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_the_test_side_leaves_no_trace_in_what_is_kept_on_the_way(
+    task: str, encoder: str, tmp_path: Path
+) -> None:
+    """The choice of a plan among them, and what the trials of it counted and found."""
+    sides = whole(task)
+    kept = []
+    for name, (graph, split) in {"a": sides, "b": other_test_side(*sides)}.items():
+        model = small_model(task, encoder)
+        if task == "links":
+            model = XTCL(task, recipe=judged_recipe(encoder, 20), device="cpu", encoder=encoder)
+        model.fit(graph, split, checkpoints=Checkpoints(tmp_path / name))
+        kept.append(files_of(tmp_path / name))
+    assert kept[0] == kept[1]
+    names = {path.rpartition("/")[2].removesuffix(".safetensors") for path in kept[0]}
+    assert names - {"training"} == {"choice", "counts", "positives"}
+    assert "training" in names or task == "links"  # hidden links may end it before it is kept
+    # Links: relations and sampler also ran on the links that were not hidden for the choice.
+    counted = [path for path in kept[0] if path.endswith("counts.safetensors")]
+    assert len(counted) == (2 if task == "links" else 1)
+
+
+def test_a_training_link_does_leave_a_trace_in_the_choice(tmp_path: Path) -> None:
+    sides = whole("links")
+    choices = []
+    for name, (graph, split) in {"a": sides, "b": other_training_side(*sides)}.items():
+        model = XTCL("links", recipe=judged_recipe("gcn", 20), device="cpu")
+        model.fit(graph, split, checkpoints=Checkpoints(tmp_path / name))
+        choices.append((tmp_path / name / "choice.safetensors").read_bytes())
+    assert choices[0] != choices[1]
+
+
+def test_the_command_line_draws_the_same_split_whatever_the_test_labels_are(
+    tmp_path: Path,
+) -> None:
+    graph = small_graph(100)
+    written = []
+    for name in ("a", "b"):
+        graph.save(tmp_path / f"{name}.npz")
+        out = tmp_path / name
+        arguments = ["fit", str(tmp_path / f"{name}.npz"), "--out", str(out), "--device", "cpu"]
+        assert CliRunner().invoke(app, arguments, catch_exceptions=False).exit_code == 0
+        written.append(files_of(out))
+        split = NodeSplit.from_json(json.loads(written[0]["split.json"]))
+        graph, _ = other_test_side(graph, split)
+    differing = {name for name in written[0] if written[0][name] != written[1][name]}
+    assert differing == {"metrics.json", "test_labels.json"}
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+def test_a_fit_needs_no_test_labels_at_all(encoder: str) -> None:
+    graph, split = whole("nodes")
+    assert isinstance(split, NodeSplit)
+    assert graph.labels is not None
+    labels = graph.labels.copy()
+    labels[split.test] = -1
+    seen = small_model(encoder=encoder).fit(graph, split)
+    blind = small_model(encoder=encoder).fit(graph.with_labels(labels), split)
+    np.testing.assert_array_equal(seen.embedding_, blind.embedding_)
+    np.testing.assert_array_equal(seen.predict_proba(), blind.predict_proba())
+
+
+@pytest.mark.parametrize("use_labels", [False, True])
+def test_a_fit_needs_no_test_links_at_all(use_labels: bool) -> None:
+    graph, split = whole("links")
+    assert isinstance(split, LinkSplit)
+    blind_graph = graph.with_edges(split.train)
+    seen = small_model("links", use_labels=use_labels).fit(graph, split)
+    blind = small_model("links", use_labels=use_labels).fit(blind_graph, split)
+    np.testing.assert_array_equal(seen.embedding_, blind.embedding_)
+    np.testing.assert_array_equal(
+        seen.decision_function(split.test), blind.decision_function(split.test)
+    )

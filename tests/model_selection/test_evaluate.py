@@ -1,0 +1,145 @@
+"""One method on several splits: the figures, their mean and its standard error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from small_runs import small_graph
+
+from xtcl.baselines import make_method
+from xtcl.baselines.method import Method
+from xtcl.errors import DataError, UsageError
+from xtcl.graph.graph import Graph
+from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak
+from xtcl.model_selection.evaluate import evaluate, make_split, score_method, standard_error
+from xtcl.progress import Progress
+from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
+from xtcl.tasks.training_data import TrainingData
+
+GRAPH = small_graph()
+
+
+KEYS = ["dataset", "task", "method", "metric", "mean", "stderr", "runs", "seeds", "seconds"]
+
+
+class Cheat(Method):
+    """Knows a number of right answers for each seed."""
+
+    name: ClassVar[str] = "cheat"
+    title: ClassVar[str] = "Cheat"
+    tasks: ClassVar[frozenset[str]] = frozenset({"nodes", "links"})
+
+    def __init__(self, right: Mapping[int, int]) -> None:
+        self.right = right
+        self.sides: list[TrainingData] = []
+
+    def fit(
+        self, side: TrainingData, task: str, *, seed: int, device: torch.device, progress: Progress
+    ) -> Predictions:
+        """Class 0 but for the first nodes."""
+        self.sides.append(side)
+        if task == "links":
+            return LinkScores(lambda pairs: pairs.sum(axis=0).astype(float))
+        assert GRAPH.labels is not None
+        codes = (GRAPH.labels + 1) % 3
+        split = make_split(GRAPH, "nodes", seed)
+        chosen = split.test[: self.right[seed]]
+        codes[chosen] = GRAPH.labels[chosen]
+        return NodePredictions(np.eye(3)[codes])
+
+
+def test_figures_mean_and_standard_error() -> None:
+    right = {4: 36, 5: 54, 6: 18, 7: 72}
+    result = evaluate(GRAPH, "nodes", Cheat(right), splits=4, seed=4)
+    figures = [100 * count / 72 for count in right.values()]  # 90 % of 80 nodes are tested
+    mean = sum(figures) / 4
+    variance = sum((figure - mean) ** 2 for figure in figures) / 3
+    assert result.seeds == [4, 5, 6, 7]
+    assert result.runs == pytest.approx(figures, abs=1e-4)
+    assert result.mean == pytest.approx(mean, abs=1e-4)
+    assert result.stderr == pytest.approx(math.sqrt(variance / 4), abs=1e-4)
+    assert len(result.seconds) == 4
+    assert (result.dataset, result.task) == (GRAPH.name, "nodes")
+    assert (result.method, result.metric) == ("cheat", "accuracy")
+    assert list(result.to_json()) == KEYS
+
+
+def test_a_single_split_has_no_spread() -> None:
+    result = evaluate(GRAPH, "links", Cheat({}), splits=1, seed=3)
+    assert (result.stderr, result.seeds, result.metric) == (None, [3], "auc")
+    assert result.mean == result.runs[0]
+
+
+def test_a_method_gets_the_training_side_only() -> None:
+    nodes, links = Cheat({0: 1, 1: 1}), Cheat({})
+    evaluate(GRAPH, "nodes", nodes, splits=2)
+    evaluate(GRAPH, "links", links, splits=2)
+    for seed, side in enumerate(nodes.sides):
+        split = make_split(GRAPH, "nodes", seed)
+        np.testing.assert_array_equal(side.labelled, split.train)
+    for seed, side in enumerate(links.sides):
+        np.testing.assert_array_equal(side.graph.edges, make_split(GRAPH, "links", seed).train)
+        assert side.graph.labels is None
+
+
+def test_splits_are_the_paper_s() -> None:
+    nodes, links = make_split(GRAPH, "nodes", 3), make_split(GRAPH, "links", 3)
+    assert isinstance(nodes, NodeSplit)
+    assert (len(nodes.train), len(nodes.test)) == (8, 72)
+    assert isinstance(links, LinkSplit)
+    assert links.train.shape[1] == round(0.6 * GRAPH.num_edges)
+    for split in (nodes, links):
+        check_no_leak(GRAPH, split)
+        assert split.seed == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("task", "method"), [("nodes", "xtcl-gcn"), ("links", "logistic")])
+def test_the_same_seeds_give_the_same_figures(task: str, method: str) -> None:
+    first, second = (evaluate(GRAPH, task, make_method(method), splits=2, seed=1) for _ in "ab")
+    assert first.runs == second.runs
+    # and a figure does not hang on the splits before it
+    alone = evaluate(GRAPH, task, make_method(method), splits=1, seed=2)
+    assert alone.runs == first.runs[1:]
+
+
+def test_our_method_is_the_estimator() -> None:
+    from xtcl.estimator import XTCL
+
+    split = make_split(GRAPH, "nodes", 1)
+    cpu = torch.device("cpu")
+    figure, seconds = score_method(
+        GRAPH, split, make_method("xtcl-gcn"), seed=1, device=cpu, progress=Progress()
+    )
+    model = XTCL("nodes", "gcn", device="cpu", random_state=1).fit(GRAPH, split)
+    assert figure == model.score(split)
+    assert seconds > 0
+
+
+def test_misuse_is_named() -> None:
+    with pytest.raises(UsageError, match="splits=0 must be at least 1"):
+        evaluate(GRAPH, "nodes", Cheat({}), splits=0)
+    with pytest.raises(UsageError, match="seed must be a whole number from 0 on"):
+        evaluate(GRAPH, "nodes", Cheat({}), seed=-1)
+    bare = Graph.from_arrays(GRAPH.attributes, GRAPH.edges)
+    with pytest.raises(DataError, match="has no labels"):
+        evaluate(bare, "nodes", Cheat({}))
+
+
+# The standard error against the library's.
+
+
+def test_is_that_of_scipy() -> None:
+    values = [84.0, 85.5, 83.1, 86.2]
+    assert standard_error(values) == pytest.approx(stats.sem(values))
+    assert standard_error(np.array(values)) == pytest.approx(stats.sem(values))
+
+
+def test_of_one_value_nothing_is_known() -> None:
+    assert standard_error([84.0]) is None
