@@ -6,11 +6,15 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from user_code import RELATION, user_module
 
 import xtcl
-from xtcl.code_digest import code_digest, source_digest
+from xtcl.code_digest import code_digest, source_digest, user_code_digest
+from xtcl.relations.link import Link
+from xtcl.relations.relation import Relation
 
 CODE = '''
 """What the module is for."""
@@ -107,3 +111,36 @@ def test_without_sources_the_version_stands_in(
     monkeypatch.setattr(xtcl, "__version__", "another")
     assert code_digest("zipped_package") != before
     assert "zipped_package" not in sys.modules
+
+
+def test_code_of_a_user_and_of_bases_is_hashed(tmp_path: Path) -> None:
+    def digests(source: str, folder: str) -> tuple[str | None, str | None]:
+        module = user_module(tmp_path / folder, source)
+        return user_code_digest(module.Own), user_code_digest(module.Child)
+
+    first = digests(RELATION, "first")
+    assert None not in first
+    assert len(set(first)) == 2
+    assert digests(RELATION.replace("# all are alike", "# the same"), "commented") == first
+    assert digests(f"# one more line\n{RELATION}", "moved") == first
+    changed = digests(RELATION.replace("0.5", "0.25"), "changed")
+    assert changed[0] != first[0]
+    assert changed[1] != first[1]
+
+
+def test_of_two_classes_with_one_name_in_a_file_each_has_its_own_digest(tmp_path: Path) -> None:
+    twin = "class Twin:\n    def value(self):\n        return {}\n"
+    code = f"{twin.format(1)}first = Twin\n{twin.format(2)}"
+    module = user_module(tmp_path, code, "twins")
+    assert user_code_digest(module.first) != user_code_digest(module.Twin)
+
+
+def test_only_code_of_a_user_counts() -> None:
+    assert user_code_digest(Link) == user_code_digest(Relation) == user_code_digest(dict)
+
+
+def test_a_class_without_source_has_no_digest() -> None:
+    names: dict[str, Any] = {"__name__": "typed_in"}
+    exec("class Typed:\n    pass\n", names)  # noqa: S102
+    assert user_code_digest(names["Typed"]) is None
+    assert user_code_digest(Link, names["Typed"]) is None

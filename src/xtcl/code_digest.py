@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import inspect
+import sys
+import textwrap
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType
 
 import xtcl
+
+_COVERED = sys.stdlib_module_names | {"xtcl", "torch"}
+"""Packages whose code is hashed by `code_digest`, or whose version stands for it."""
 
 
 @cache
@@ -34,6 +42,41 @@ def source_digest(files: Iterable[Path]) -> str:
     """Hash of the code in `files`, in whatever order and under whatever names."""
     modules = sorted(_module_digest(path.read_text(encoding="utf-8")) for path in files)
     return hashlib.sha256(" ".join(modules).encode()).hexdigest()[:16]
+
+
+def user_code_digest(*objects: type | FunctionType) -> str | None:
+    """Hash of the code of users' functions, and of users' classes with their bases.
+
+    Classes of xtcl, torch and the standard library are left out, so it is the same for all of
+    them. None where there is no source, as for a class that was typed into an interpreter. What
+    the code calls or reads elsewhere is not in the hash.
+    """
+    parts = {
+        part
+        for each in objects
+        for part in (each.__mro__ if isinstance(each, type) else (each,))
+        if str(part.__module__).partition(".")[0] not in _COVERED
+    }
+    try:
+        digests = sorted(_object_digest(part) for part in parts)
+    except (OSError, TypeError):  # inspect raises either where there is no source
+        return None
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()[:16]
+
+
+@cache  # a file that is edited later does not change the code that was imported
+def _object_digest(part: type | FunctionType) -> str:
+    sources = [inspect.getsource(part)]
+    if isinstance(part, type):  # inspect may find another class of this name in the same file
+        for member in vars(part).values():
+            with suppress(OSError):  # dataclass makes methods that have no source
+                if isinstance(member, FunctionType):
+                    sources.append(inspect.getsource(member))
+    try:
+        digests = [_module_digest(textwrap.dedent(source)) for source in sources]
+    except SyntaxError:  # a lambda comes with the lines around it
+        digests = sources
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
 def _source_files(package: str) -> list[Path]:

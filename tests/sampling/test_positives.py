@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import make_view, views
 from torch import Tensor
+from user_code import RELATION, user_module
 
 from xtcl.config import SamplerConfig
 from xtcl.relations.registry import resolve_relations
@@ -328,6 +329,21 @@ def test_code_of_relations_and_of_the_sampler_is_in_their_name(
     monkeypatch.setattr(key, "code_digest", lambda *packages: " and ".join(packages))
     described = describe_positives(fitted(), 6, None)
     assert described["code"] == "xtcl.relations and xtcl.sampling"
+
+
+def test_code_of_a_users_relation_is_in_their_name(tmp_path: Path) -> None:
+    view = make_view(50, 2)
+
+    def named(source: str, folder: str) -> str:
+        relation = user_module(tmp_path / folder, source).Own()
+        folds = label_folds(view, None, 3, np.random.default_rng(0))
+        sampler = XGSampler([relation], SamplerConfig((0.7,))).fit(view, folds)
+        return name_of(describe_positives(sampler, 6, None))
+
+    first = named(RELATION, "first")
+    assert named(RELATION, "again") == first
+    same_rows = RELATION.replace("0.5)", "0.25 + 0.25)")
+    assert named(same_rows, "changed") != first
 
 
 def test_damaged_positives_are_set_aside_and_sought_again(tmp_path: Path) -> None:

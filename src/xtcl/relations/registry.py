@@ -82,9 +82,9 @@ def register_relation(
 
     own: type[Relation] = Own
     own.name, own.title = name, title or name
+    own.registered_function = function
     own.reads = frozenset([reads] if isinstance(reads, str) else reads)
     own.__name__, own.__doc__ = name, function.__doc__
-    own.__module__ = f"registered.{name}"  # it is defined here, but it is not one of ours
     _known[name] = _checked(own)
 
 

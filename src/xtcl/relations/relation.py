@@ -69,8 +69,8 @@ class Relation(ABC):
     title: ClassVar[str]
     reads: ClassVar[frozenset[str]]
     cacheable: ClassVar[bool] = False
-    """Whether the fields, the code of this xtcl version and what it `reads` of a view decide all
-    rows. Only then are they cached and stored. Each class declares it for itself."""
+    """Whether the fields, the code of the class and what it `reads` of a view decide all rows. Only
+    then are they cached and stored. Each class declares it for itself."""
     in_range: ClassVar[bool] = False
     """Whether similarities are sure to be float32 in [0, 1], so that nobody has to check them."""
     row_by_row: ClassVar[bool] = False
@@ -79,6 +79,8 @@ class Relation(ABC):
     """Whether the threads of a CPU share the nodes of a call. Rows are then made row by row."""
     by_columns: ClassVar[bool] = False
     """Whether b rows are made as b columns [V, b], in many passes over all of them."""
+    registered_function: ClassVar[Callable[[TrainingView], Rows] | None] = None
+    """The function that was registered as this relation, if it is one."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Drop what the parents declared about rows that this class does not have."""

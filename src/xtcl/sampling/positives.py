@@ -21,6 +21,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from xtcl.code_digest import user_code_digest
 from xtcl.config import SamplerConfig
 from xtcl.distributed import local_work, world
 from xtcl.relations.blocks import run_in_blocks
@@ -34,6 +35,7 @@ from xtcl.relations.store.key import (
     canonical,
     circumstances,
     digest,
+    is_storable,
 )
 from xtcl.relations.store.parquet import DamagedFileError
 from xtcl.relations.store.relation_store import RelationStore
@@ -146,10 +148,10 @@ class StoredPositives:
     ) -> StoredPositives | None:
         """None where positives are not stored.
 
-        Those of a relation that does not declare itself cacheable are not.
+        Those of a relation whose rows are not stored are not.
         """
-        cacheable = all(relation.cacheable for relation in sampler.relations_)
-        if sampler.store is None or number > MAX_STORED or not cacheable:
+        storable = all(is_storable(relation) for relation in sampler.relations_)
+        if sampler.store is None or number > MAX_STORED or not storable:
             return None
         return cls(sampler.store, describe_positives(sampler, number, exclude), number)
 
@@ -206,7 +208,10 @@ def describe_positives(
     """All that decides the positives of a fitted sampler."""
     stumps, settings = sampler.stumps_, sampler.settings
     learned = {
-        "relations": [[each.name, _parameters(each)] for each in sampler.relations_],
+        "relations": [
+            [each.name, _parameters(each), user_code_digest(type(each))]
+            for each in sampler.relations_
+        ],
         "base": float(stumps.base).hex(),
         "weights": hashlib.sha256(stumps.weights.astype("<f8").tobytes()).hexdigest(),
         "tie break": settings.tie_break,

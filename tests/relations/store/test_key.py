@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from strategies import make_view
+from user_code import RELATION, user_module
 
 from xtcl.errors import UsageError
 from xtcl.relations.attribute_distribution import AttributeDistribution
@@ -169,6 +171,24 @@ class Own(Relation):
 
 def test_relations_of_the_user_are_not_kept(tmp_path: object) -> None:
     store = RelationStore(str(tmp_path))  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="'link' is not one of xtcl's own"):
+    with pytest.raises(UsageError, match="Relation 'link' does not declare itself cacheable"):
         store.put(VIEW, Own(), (0.9,), [])
+    assert store.listing() == []
+
+
+def test_code_of_a_users_relation_is_in_its_name(tmp_path: Path) -> None:
+    def named(source: str, folder: str) -> str:
+        return name(relation=user_module(tmp_path / folder, source).Own())
+
+    first = named(RELATION, "first")
+    assert named(RELATION, "again") == first
+    assert named(RELATION.replace("0.5", "0.25"), "changed") != first
+
+
+def test_a_relation_without_source_is_not_stored(tmp_path: Path) -> None:
+    module = user_module(tmp_path / "code", RELATION, "gone")
+    (tmp_path / "code" / "gone.py").unlink()
+    store = RelationStore(tmp_path / "store")
+    with pytest.raises(UsageError, match="source of relation 'own' cannot be read"):
+        store.open_or_compute(VIEW, module.Own(), (0.9,))
     assert store.listing() == []

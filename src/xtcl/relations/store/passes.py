@@ -13,6 +13,7 @@ from torch import Tensor
 
 from xtcl.relations.row_source import LevelSource, RowSource
 from xtcl.relations.sparse import SparseRows
+from xtcl.relations.store.key import is_storable
 from xtcl.relations.store.parquet import DamagedFileError, PairsWriter, StoredRelation
 from xtcl.relations.store.relation_store import RelationStore
 
@@ -58,7 +59,7 @@ class PassRows(Generic[Source]):
         the pass is completed and the nodes are ascending.
         """
         source = self.source
-        if not source.relation.cacheable or not len(nodes):
+        if not is_storable(source.relation) or not len(nodes):
             yield
             return
         key = source.view, source.relation, source.quantiles

@@ -20,7 +20,7 @@ from xtcl.files import atomic_path
 from xtcl.relations.relation import Relation
 from xtcl.relations.row_source import LevelSource, RowSource
 from xtcl.relations.sparse import SparseRows
-from xtcl.relations.store.key import Description, describe, name_of
+from xtcl.relations.store.key import Description, describe, is_storable, name_of
 from xtcl.relations.store.parquet import ASIDE, DamagedFileError, PairsWriter, StoredRelation
 from xtcl.relations.view import TrainingView
 
@@ -58,7 +58,7 @@ class RelationStore:
     so a file is never out of date: what changed has another name. Files appear whole or not at all,
     and two writers of one name write the same. `limit` is the most bytes of all files together;
     opening the store or writing to it removes those that were not used for longest. Relations of
-    the user are not stored, because their code may change under the same name.
+    the user are stored if they declare themselves cacheable and their source can be read.
     """
 
     folder: Path
@@ -151,9 +151,14 @@ class RelationStore:
         """Write rows block by block. The file appears at the end, if all rows were written."""
         if not relation.cacheable:
             raise UsageError(
-                f"Relation '{relation.name}' is not one of xtcl's own and does not declare itself "
-                "cacheable, so its code may change under the same name: compute it without the "
-                "relation store."
+                f"Relation '{relation.name}' does not declare itself cacheable, so more than its "
+                "fields and code may decide its rows: compute it without the relation store."
+            )
+        if not is_storable(relation):
+            raise UsageError(
+                f"The source of relation '{relation.name}' cannot be read, so a change of its code "
+                "would not be noticed: define it in a file, or compute it without the relation "
+                "store."
             )
         wanted = np.arange(view.num_nodes) if nodes is None else nodes
         described = describe(view, relation, quantiles, nodes, settings)
