@@ -12,7 +12,8 @@ import torch
 from small_runs import small_graph, small_model
 from user_code import RELATION, user_module
 
-from xtcl.prepare import prepare
+from xtcl.code_digest import code_digest
+from xtcl.prepare import RESULT_CODE, prepare
 from xtcl.relations.registry import forget_relation, register_relation
 from xtcl.tasks.custom import CustomTask
 
@@ -104,3 +105,10 @@ def test_half_precision_and_sparse_weights_are_described(tmp_path: Path) -> None
     encoder = user_module(tmp_path, GIVEN).OwnEncoder().bfloat16()
     encoder.register_buffer("links", torch.eye(3).to_sparse())
     assert identity(encoder=encoder) == identity(encoder=encoder)
+
+
+@pytest.mark.parametrize("module", ["xtcl.config", "xtcl.graph.splits", "xtcl.prepare"])
+def test_code_that_turns_settings_and_data_into_a_fit_is_in_the_identity(module: str) -> None:
+    others = [each for each in RESULT_CODE if each != module]
+    assert len(others) == len(RESULT_CODE) - 1
+    assert code_digest(*others) != code_digest(*RESULT_CODE)
