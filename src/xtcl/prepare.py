@@ -115,6 +115,7 @@ class PreparedFit:
     graph: Graph
     split: NodeSplit | LinkSplit | None
     data: TrainingData
+    sizes: Sizes
     plan: MemoryPlan
 
     @property
@@ -279,7 +280,7 @@ def prepare(
         device=settings.device.type,
         store=settings.store is not None,
     )
-    return PreparedFit(settings, graph, split, data, plan_fit(sizes, settings.memory))
+    return PreparedFit(settings, graph, split, data, sizes, plan_fit(sizes, settings.memory))
 
 
 def _training_side(

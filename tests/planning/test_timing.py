@@ -13,6 +13,8 @@ from xtcl.graph.datasets.synthetic import block_model
 from xtcl.planning.memory_plan import expected_sizes
 from xtcl.planning.sizes import Sizes
 from xtcl.planning.timing import relation_seconds
+from xtcl.relations.link import Link
+from xtcl.relations.pagerank import PageRank
 from xtcl.tasks.training_data import TrainingData
 
 GRAPH = block_model(300, num_attributes=16)
@@ -47,6 +49,14 @@ def test_grows_with_the_rows(cap: int | None) -> None:
     # label distribution is timed as one of each kind.
     prepared = (7 + 1) + (1 + 1) * 6
     assert more - prepared == pytest.approx(2 * (once - prepared))
+
+
+@pytest.mark.usefixtures("_every_call_takes_a_second")
+def test_only_the_given_relations_are_timed() -> None:
+    known = sizes()
+    rows = (known.queries + known.nodes) / 64
+    assert relation_seconds(DATA, known, [Link()]) == pytest.approx(rows + 1)
+    assert relation_seconds(DATA, known, [Link(), PageRank()]) == pytest.approx(2 * (rows + 1))
 
 
 @pytest.mark.usefixtures("_every_call_takes_a_second")

@@ -200,12 +200,10 @@ def _print_notes(model: XTCL, stderr: Console) -> None:
 
 def _show_plan(prepared: PreparedFit, as_json: bool) -> None:
     """Print the memory plan, and on standard error what it changes in the result."""
-    from xtcl.planning.sizes import Sizes
     from xtcl.planning.timing import relation_seconds
 
-    plan, budget, data = prepared.plan, prepared.settings.memory, prepared.data
-    sizes = Sizes.of(data, prepared.task.name, prepared.config, device=prepared.device.type)
-    seconds = relation_seconds(data, sizes)
+    plan, budget = prepared.plan, prepared.settings.memory
+    seconds = relation_seconds(prepared.data, prepared.sizes, prepared.settings.relations)
     for note in plan.notes:
         typer.echo(note, err=True)
     if as_json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -21,8 +21,12 @@ from xtcl.relations.view import LABELS, LINKS, TrainingView
 from xtcl.tasks.training_data import TrainingData
 
 
-def relation_seconds(data: TrainingData, sizes: Sizes) -> float:
-    r"""Seconds of the paper's relations in a fit: one tile of each is computed and timed.
+def relation_seconds(
+    data: TrainingData, sizes: Sizes, relations: Iterable[Relation] | None = None
+) -> float:
+    r"""Seconds of `relations` in a fit: one tile of each is computed and timed.
+
+    By default they are the paper's.
 
     .. math:: t = \sum_r (n_r \, p_r + m \, t_r)
 
@@ -38,10 +42,11 @@ def relation_seconds(data: TrainingData, sizes: Sizes) -> float:
     view = TrainingView.of(data.graph, labelled, device)
     tile = min(tile_rows(device), view.num_nodes)
     nodes = torch.linspace(0, view.num_nodes - 1, tile).long().to(device)
-    relations, _ = usable_relations(resolve_relations("paper"), view)
+    chosen = resolve_relations("paper" if relations is None else relations)
+    usable, _ = usable_relations(chosen, view)
     total = 0.0
     with local_work():
-        for relation in relations:
+        for relation in usable:
             for timed, rows in _work(relation, sizes):
                 prepare, compute = _time_tile(timed, view, nodes, sizes)
                 total += _views(timed, sizes) * prepare + rows * compute / len(nodes)
