@@ -267,7 +267,7 @@ def test_likely_keeps_who_has_the_chance_and_everybody_s_best(
     assert found.scores.dtype == np.float32
 
 
-def test_no_least_chance_keeps_all() -> None:
+def test_no_min_probability_keeps_all() -> None:
     best = Positives(np.array([[1, 2], [0, NO_NODE]]), np.array([[3.0, -40.0], [1.0, -np.inf]]))
     found = best.likely(0.0)
     np.testing.assert_array_equal(found.nodes, best.nodes)

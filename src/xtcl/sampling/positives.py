@@ -63,13 +63,13 @@ class Positives:
         return np.asarray(self.nodes != NO_NODE)
 
     @property
-    def chances(self) -> np.ndarray:
-        """f_u(v), the chance of being alike, [V, B]; 0 where there is no node."""
+    def probabilities(self) -> np.ndarray:
+        """f_u(v), the probability of being alike, [V, B]; 0 where there is no node."""
         return sigmoid(self.scores)
 
-    def likely(self, least_chance: float) -> Positives:
-        """The positives with at least this chance, and the best of every node in any case."""
-        kept = self.chances >= least_chance
+    def likely(self, min_probability: float) -> Positives:
+        """The positives with at least this probability, and the best of every node in any case."""
+        kept = self.probabilities >= min_probability
         kept[:, :1] = True
         return Positives(
             np.where(kept, self.nodes, NO_NODE), np.where(kept, self.scores, np.float32(-np.inf))
@@ -100,9 +100,9 @@ def find_positives(
     """
     table = torch.tensor(margin_table(stumps), dtype=torch.float32, device=rows.device)
     shuffle = Shuffle(rows.num_nodes, seed, rows.device)
-    everyone = world()
+    ranks = world()
     every_node = all_nodes(rows.num_nodes)
-    own = everyone.share(every_node)
+    own = ranks.share(every_node)
     nodes = [torch.zeros(0, number, dtype=torch.int64, device=rows.device)]
     scores = [torch.zeros(0, number, device=rows.device)]
     with local_work():
@@ -115,9 +115,9 @@ def find_positives(
             for found in run_in_blocks(best, own.to(rows.device), height):
                 nodes.append(found.nodes)
                 scores.append(found.scores)
-                progress(everyone.world_size * len(found.nodes))  # other ranks are about as far
+                progress(ranks.world_size * len(found.nodes))  # other ranks are about as far
         own_nodes, own_scores = (torch.cat(parts).cpu().numpy() for parts in (nodes, scores))
-    return Positives(everyone.gather(own_nodes), everyone.gather(own_scores))
+    return Positives(ranks.gather(own_nodes), ranks.gather(own_scores))
 
 
 CODE_OF_POSITIVES = (*CODE_OF_RELATIONS, "xtcl.sampling")
@@ -186,14 +186,14 @@ class StoredPositives:
         """Store what was found. Of several ranks, the first does."""
         if not world().is_main:
             return
-        everyone = np.arange(len(found.nodes))
+        every_node = np.arange(len(found.nodes))
         try:
-            with self.store.writing_as(self.description, everyone) as writer:
-                writer.append(everyone, _as_rows(found))
+            with self.store.writing_as(self.description, every_node) as writer:
+                writer.append(every_node, _as_rows(found))
                 writer.notes = {_RECALL: index_recall} if index_recall else {}
         except OSError as error:
             warnings.warn(
-                f"Positives are computed but not kept: the relation store cannot be written to "
+                f"Positives are computed but not stored: the relation store cannot be written to "
                 f"({error}). Make room for it, or name another folder.",
                 stacklevel=3,
             )

@@ -198,7 +198,7 @@ class SampledPositives(NamedTuple):
         cls, candidates: Positives, sampler: XGSampler, recipe: FitConfig
     ) -> SampledPositives:
         """The candidates that the configuration takes for positives."""
-        likely = (candidates.chances >= recipe.min_probability)[candidates.filled]
+        likely = (candidates.probabilities >= recipe.min_probability)[candidates.filled]
         share = float(likely.mean()) if len(likely) else 0.0
         nodes = candidates.likely(recipe.min_probability).nodes
         return cls(sampler, nodes, max(share, 1 / recipe.positives))

@@ -102,13 +102,13 @@ class PairsWriter:
         """Write what is left, and the metadata."""
         if len(self._pending["u"]):
             self._flush(int(self._pending["u"][-1]) + 1)
-        told: dict[str, Any] = {"description": self._described}
-        told["groups"] = [asdict(group) for group in self._groups]
+        header: dict[str, Any] = {"description": self._described}
+        header["groups"] = [asdict(group) for group in self._groups]
         if self.notes:
-            told["notes"] = dict(self.notes)
-        header = canonical(told)
-        digest = hashlib.sha256(header.encode()).hexdigest()
-        self._file.add_key_value_metadata({HEADER: header, HEADER_SHA256: digest})
+            header["notes"] = dict(self.notes)
+        text = canonical(header)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        self._file.add_key_value_metadata({HEADER: text, HEADER_SHA256: digest})
         self._file.close()
 
     def __enter__(self) -> PairsWriter:

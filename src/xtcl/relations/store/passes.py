@@ -108,7 +108,7 @@ class PassRows(Generic[Source]):
             self.close()
         with self._tolerant():
             if self._store is not None:
-                self._stored = self._store.kept(self.source, self._nodes)
+                self._stored = self._store.load_or_compute(self.source, self._nodes)
                 return _rows_at(self._stored, nodes)
         return None
 
@@ -129,7 +129,7 @@ class PassRows(Generic[Source]):
         except OSError as error:
             self._writer = None
             warnings.warn(
-                f"Relation '{self.source.relation.name}' is computed but not kept: the relation "
+                f"Relation '{self.source.relation.name}' is computed but not stored: the relation "
                 f"store cannot be written to ({error}). Make room for it, or name another folder.",
                 stacklevel=5,
             )

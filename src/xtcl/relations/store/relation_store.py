@@ -126,15 +126,15 @@ class RelationStore:
 
         Cost: O(tile V) memory and one pass over the relation's rows.
         """
-        return self.kept(LevelSource(relation, view, quantiles), nodes)
+        return self.load_or_compute(LevelSource(relation, view, quantiles), nodes)
 
-    def kept(self, source: RowSource, nodes: np.ndarray | None = None) -> StoredRelation:
+    def load_or_compute(self, source: RowSource, nodes: np.ndarray | None = None) -> StoredRelation:
         """The same for any source of rows."""
         key = source.view, source.relation, source.quantiles, nodes, source.settings
         while (stored := self.get(*key)) is None:
             with self.writing(*key) as writer:
-                everyone = torch.from_numpy(writer.nodes).to(source.view.device)
-                for block in torch.split(everyone, source.block_rows):
+                every_node = torch.from_numpy(writer.nodes).to(source.view.device)
+                for block in torch.split(every_node, source.block_rows):
                     writer.append(block.cpu().numpy(), source.rows(block))
                 writer.notes = source.notes
         return stored
