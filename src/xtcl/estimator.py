@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags, Tags
-from sklearn.utils.metaestimators import available_if
 from torch import nn
 
 from xtcl.config import FitConfig
 from xtcl.device import limit_gpu_memory
-from xtcl.errors import UsageError, check_is_fitted
+from xtcl.errors import NotAvailableError, UsageError, check_is_fitted
 from xtcl.graph.convert import as_graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.inference.tables import node_indices
@@ -42,6 +41,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from xtcl.inference.explain import NodeExplanation
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class FrameAnswers:
@@ -102,18 +104,49 @@ class FrameAnswers:
         return embedding_table(rows.names, rows.embedding).frame()
 
 
-def _predicts_probabilities(model: XTCL) -> bool:
-    """Whether the model has a head, or will have one; `CustomTask` has none."""
-    if hasattr(model, "fitted_task_"):
-        return bool(model.predictions_)  # refuses, with a sentence, where there is no head
-    return not isinstance(model.task, CustomTask)
+class AvailableMethod(Generic[P, R]):
+    """A method that a model has unless `check` raises; see `available_unless`."""
+
+    def __init__(
+        self, method: Callable[Concatenate[XTCL, P], R], check: Callable[[XTCL], None]
+    ) -> None:
+        self.method, self.check = method, check
+        self.__doc__ = method.__doc__
+
+    def __get__(self, model: XTCL | None, owner: type[XTCL]) -> Callable[P, R]:
+        if model is not None:
+            try:
+                self.check(model)
+            except UsageError as refusal:
+                raise NotAvailableError(str(refusal)) from None
+        bound: Callable[P, R] = self.method.__get__(model, owner)
+        return bound
 
 
-def _scores_pairs(model: XTCL) -> bool:
-    """Whether the model is for links."""
-    if not (model.task == "links" or isinstance(model.task, LinkPrediction)):
+def available_unless(
+    check: Callable[[XTCL], None],
+) -> Callable[[Callable[Concatenate[XTCL, P], R]], AvailableMethod[P, R]]:
+    """A decorator for methods that are absent where `check` raises a `UsageError`.
+
+    scikit-learn's `available_if` raises a bare AttributeError. This one keeps the sentence.
+    """
+    return lambda method: AvailableMethod(method, check)
+
+
+def _check_predicts_probabilities(model: XTCL) -> None:
+    """Raise if the fitted model has no head, or if it will have none, as for `CustomTask`."""
+    if hasattr(model, "fitted_task_") or isinstance(model.task, CustomTask):
+        _ = model.predictions_  # raises if there is no head, or no fit
+
+
+def _check_scores_pairs(model: XTCL) -> None:
+    """Raise if the model is not for links."""
+    if not hasattr(model, "fitted_task_") and (
+        model.task == "links" or isinstance(model.task, LinkPrediction)
+    ):
+        return
+    if not isinstance(model.predictions_, LinkScores):
         raise UsageError("decision_function is for task='links'; use predict_proba for nodes.")
-    return True
 
 
 class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
@@ -316,7 +349,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
             return self.training_data_.graph.label_values(codes)
         return np.asarray(expit(answer.score(self._pairs(nodes_or_pairs))) >= 0.5)
 
-    @available_if(_predicts_probabilities)  # type: ignore[untyped-decorator]
+    @available_unless(_check_predicts_probabilities)
     def predict_proba(self, nodes_or_pairs: ArrayLike | None = None) -> np.ndarray:
         """Class probabilities of `nodes` [n, C], or the chance of a link for `pairs` [2, n]."""
         answer = self.predictions_
@@ -324,7 +357,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
             return answer.of(self._nodes(nodes_or_pairs))
         return np.asarray(expit(answer.score(self._pairs(nodes_or_pairs))))
 
-    @available_if(_scores_pairs)  # type: ignore[untyped-decorator]
+    @available_unless(_check_scores_pairs)
     def decision_function(self, pairs: ArrayLike) -> np.ndarray:
         """Score of each pair [2, n]: the higher, the likelier a link."""
         answer = cast("LinkScores", self.predictions_)
