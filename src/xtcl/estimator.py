@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
@@ -25,6 +24,7 @@ from xtcl.prepare import PreparedFit, environment, prepare, resolve_config
 from xtcl.progress import Progress
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
+from xtcl.renamed import warn_renamed
 from xtcl.sampling.xgsampler import PairExplanation, RelationWeight
 from xtcl.tasks import make_task
 from xtcl.tasks.custom import CustomTask
@@ -334,11 +334,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
     @property
     def training_side_(self) -> TrainingData:
         """The old name of `training_data_`."""
-        warnings.warn(
-            "training_side_ is called training_data_ now; the old name goes with the next release.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
+        warn_renamed("training_side_", "training_data_")
         return self.training_data_
 
     def predict(self, nodes_or_pairs: ArrayLike | None = None) -> np.ndarray:
