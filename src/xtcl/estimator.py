@@ -46,64 +46,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class FrameAnswers:
-    """Methods of `XTCL` that answer by node id; docs/answers.md shows them at work."""
-
-    @property
-    def _own(self) -> XTCL:
-        return cast("XTCL", self)
-
-    def predict_frame(self) -> pd.DataFrame:
-        """For every node id the class, its chance, the label trained on, and all chances."""
-        from xtcl.inference.predict import predictions
-
-        return predictions(self._own).frame()
-
-    def embedding_frame(self) -> pd.DataFrame:
-        """For every node id its embedding, in the columns z0, z1, ..."""
-        from xtcl.inference.tables import embedding_table, names_of
-
-        check_is_fitted(self)
-        names = names_of(self._own.training_data_.graph)
-        return embedding_table(names, self._own.embedding_).frame()
-
-    def likely_links(self, k: int = 5) -> pd.DataFrame:
-        """The `k` likeliest missing links of every node, the best first."""
-        from xtcl.inference.links import likely_links
-
-        return likely_links(self._own, k).frame()
-
-    def node_number(self, name: object) -> int:
-        """The number of the node with the id `name`, as `predict` and `explain` want it."""
-        from xtcl.inference.tables import node_number
-
-        check_is_fitted(self)
-        return node_number(self._own.training_data_.graph, name)
-
-    def explain_node(self, u: int) -> NodeExplanation:
-        """What is thought of node number `u`, its positives and why, and its neighbours."""
-        from xtcl.inference.explain import explain_node
-
-        return explain_node(self._own, u)
-
-    def predict_new(self, nodes: Any, edges: Any = None) -> pd.DataFrame:
-        """`predict_frame` of nodes that come after the fit: tables or frames as of `read_tables`.
-
-        Nothing is fitted again, and the answers for the nodes of the fit stay what they are.
-        """
-        from xtcl.inference.predict import predict_new
-
-        return predict_new(self._own, nodes, edges).frame()
-
-    def embed_new(self, nodes: Any, edges: Any = None) -> pd.DataFrame:
-        """`embedding_frame` of nodes that come after the fit."""
-        from xtcl.inference.predict import embed_new
-        from xtcl.inference.tables import embedding_table
-
-        rows = embed_new(self._own, nodes, edges)
-        return embedding_table(rows.names, rows.embedding).frame()
-
-
 class AvailableMethod(Generic[P, R]):
     """A method that a model has unless `check` raises; see `available_unless`."""
 
@@ -149,7 +91,7 @@ def _check_scores_pairs(model: XTCL) -> None:
         raise UsageError("decision_function is for task='links'; use predict_proba for nodes.")
 
 
-class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
+class XTCL(BaseEstimator):  # type: ignore[misc]
     """Task-aware node embeddings, with an account of which graph signals mattered.
 
     Parameters
@@ -380,6 +322,59 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         """Which relations speak for v as a positive of u, and how loudly."""
         check_is_fitted(self)
         return self.sampler_.explain(u, v)
+
+    def predict_frame(self) -> pd.DataFrame:
+        """For every node id: class, its probability, training label, all class probabilities.
+
+        docs/answers.md shows an example of this method and of the following ones.
+        """
+        from xtcl.inference.predict import predictions
+
+        return predictions(self).frame()
+
+    def embedding_frame(self) -> pd.DataFrame:
+        """A row for every node id: its embedding, in the columns z0, z1, ..."""
+        from xtcl.inference.tables import embedding_table, names_of
+
+        check_is_fitted(self)
+        return embedding_table(names_of(self.training_data_.graph), self.embedding_).frame()
+
+    def likely_links(self, k: int = 5) -> pd.DataFrame:
+        """The `k` most likely missing links of every node, in descending order."""
+        from xtcl.inference.links import likely_links
+
+        return likely_links(self, k).frame()
+
+    def node_number(self, name: object) -> int:
+        """The number of the node with the id `name`, for `predict` and `explain`."""
+        from xtcl.inference.tables import node_number
+
+        check_is_fitted(self)
+        return node_number(self.training_data_.graph, name)
+
+    def explain_node(self, u: int) -> NodeExplanation:
+        """Prediction for node number `u`, its positives and their reasons, and its neighbours."""
+        from xtcl.inference.explain import explain_node
+
+        return explain_node(self, u)
+
+    def predict_new(self, nodes: Any, edges: Any = None) -> pd.DataFrame:
+        """`predict_frame` of nodes that are not in the graph of the fit.
+
+        `nodes` and `edges` are files or data frames, as for `read_tables`. Nothing is fitted again.
+        The predictions for the nodes of the fit do not change.
+        """
+        from xtcl.inference.predict import predict_new
+
+        return predict_new(self, nodes, edges).frame()
+
+    def embed_new(self, nodes: Any, edges: Any = None) -> pd.DataFrame:
+        """`embedding_frame` of nodes that are not in the graph of the fit; see `predict_new`."""
+        from xtcl.inference.predict import embed_new
+        from xtcl.inference.tables import embedding_table
+
+        rows = embed_new(self, nodes, edges)
+        return embedding_table(rows.names, rows.embedding).frame()
 
     def resolved_recipe(self) -> FitConfig:
         """The task's recipe with the parameters given here put in; refuses what cannot be used."""
