@@ -1,4 +1,4 @@
-"""XTCL: the front door."""
+"""XTCL: the estimator."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _check_scores_pairs(model: XTCL) -> None:
 
 
 class XTCL(BaseEstimator):  # type: ignore[misc]
-    """Task-aware node embeddings, with an account of which graph signals mattered.
+    """Task-aware node embeddings, and a weight for each graph signal.
 
     Parameters
     ----------
@@ -110,20 +110,19 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         Single settings instead of the recipe's: folds, the paper's B, negatives of a step, columns
         of each encoder.
     quantiles : sequence of float or None
-        From which share of a row on a node stands out, instead of the recipe's.
+        The quantiles of a row at which its thresholds lie, instead of the recipe's.
     temperature, learning_rate : float or None
         Of the training, instead of the recipe's.
     similarity : "cosine", "inner" or None
-        Of embeddings in the loss, instead of the recipe's.
+        The similarity of embeddings in the loss, instead of the recipe's.
     epochs : int or None
-        Instead of the recipe's. Training runs that long, also where hidden links would have ended
-        it earlier.
+        Instead of the recipe's. Training then runs for all epochs, without early stopping.
     cap : int or None
-        Top-k mode: of each node's above set for a relation only the `cap` best count, so that time
-        and memory grow with V * cap and not with V * V. None is exact mode; see docs/top-k.md.
+        Top-k mode: of each node's above set for a relation only the `cap` best count. Time and
+        memory then grow with V * cap, not with V * V. None is exact mode; see docs/top-k.md.
     index_past : int or None
-        In top-k mode: where more nodes than this have different attributes, an index of FAISS
-        searches for the best and finds most of them. None searches exactly, in V * V steps.
+        In top-k mode: where more nodes than this have different attributes, an approximate index
+        of FAISS does the search. None searches exactly, in V * V steps.
     encoder_options : dict or None
         One encoder with these options and nothing beside it, in place of those of the recipe:
         `{"layers": 2, "hops": 1}` is a two-layer GCN.
@@ -131,15 +130,16 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         Let the label relations see the graph's labels in link prediction.
     device : "auto", "cpu", "cuda", ...
     memory : amount such as "4GB", or None
-        Kept by working in smaller blocks, which changes no result, and where a training step over
-        the whole graph has no room, in mini-batches; see `memory_plan` and docs/memory.md.
+        The limit. The fit works in smaller blocks, which changes no result. Where a training step
+        over the whole graph does not fit, it trains in mini-batches; see docs/memory.md.
     store : folder, RelationStore or None
         Where above pairs and positives are kept for the next fit; the result does not change.
     random_state : int
         Seeds everything. Global random states are not touched.
     progress : Progress or None
-        Is told of every stage of a fit and of its steps: a subclass of `xtcl.Progress`, whose
-        `stage(name, steps)` is a context manager that gives a function to advance. None is silent.
+        Receives every stage of a fit and its steps: a subclass of `xtcl.Progress`, whose
+        `stage(name, steps)` is a context manager that returns a function to advance. None shows
+        nothing.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
     relation_weights_ : tuple of RelationWeight, in training order
     positives_ : int64 array [V, B], -1 where a node has fewer
     loss_curves_ : for each encoder a tuple of float, one an epoch
-    plan_ : the encoders and epochs that the fit settled on
+    plan_ : the encoders and epochs that the fit chose
     head_, encoder_, sampler_, classes_, recipe_ : the fitted parts
     predictions_ : NodePredictions or LinkScores; what the head predicts
     graph_, split_ : what `fit` was given; a loaded model has no graph_
@@ -297,7 +297,10 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
 
     @available_unless(_check_scores_pairs)
     def decision_function(self, pairs: ArrayLike) -> np.ndarray:
-        """Score of each pair [2, n]: the higher, the likelier a link."""
+        """Score of each pair [2, n]: the higher, the more likely a link.
+
+        `SignalHead.score` of `xtcl.tasks.link_head` computes it: the log-odds of a link.
+        """
         answer = cast("LinkScores", self.predictions_)
         return answer.score(self._pairs(pairs))
 
@@ -319,7 +322,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         return metrics
 
     def explain(self, u: int, v: int) -> PairExplanation:
-        """Which relations speak for v as a positive of u, and how loudly."""
+        """The contribution of each relation to the score of v for u."""
         check_is_fitted(self)
         return self.sampler_.explain(u, v)
 
@@ -377,7 +380,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         return embedding_table(rows.names, rows.embedding).frame()
 
     def resolved_recipe(self) -> FitConfig:
-        """The task's recipe with the parameters given here put in; refuses what cannot be used."""
+        """The task's configuration with the parameters given here; raises if one is invalid."""
         return resolve_config(self, make_task(self.task))
 
     def save(self, folder: str | PathLike[str], **extra: Any) -> None:
@@ -405,7 +408,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         return read_run(cls, folder, **parts)
 
     def memory_plan(self, graph: Any, split: NodeSplit | LinkSplit | None = None) -> MemoryPlan:
-        """What a fit would take, and how it would keep `memory`; refuses too little of it."""
+        """The memory of a fit, and how it stays within `memory`; raises if that is too little."""
         return prepare(self, graph, split).plan
 
     def _nodes(self, nodes: ArrayLike | None) -> np.ndarray:

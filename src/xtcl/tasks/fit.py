@@ -40,7 +40,7 @@ not."""
 
 @dataclass(frozen=True)
 class FittedTask:
-    """Embeddings with the head that answers from them."""
+    """Embeddings and the head that predicts from them."""
 
     task: Task
     fitted: FittedEmbedding
@@ -197,7 +197,7 @@ class SampledPositives(NamedTuple):
     def select(
         cls, candidates: Positives, sampler: XGSampler, recipe: FitConfig
     ) -> SampledPositives:
-        """The candidates that the configuration takes for positives."""
+        """Select the candidates that are likely enough as positives."""
         likely = (candidates.chances >= recipe.min_probability)[candidates.filled]
         share = float(likely.mean()) if len(likely) else 0.0
         nodes = candidates.likely(recipe.min_probability).nodes
