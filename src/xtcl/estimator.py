@@ -16,16 +16,15 @@ from torch import nn
 from xtcl.config import FitConfig
 from xtcl.device import limit_gpu_memory
 from xtcl.errors import NotAvailableError, UsageError, check_is_fitted
+from xtcl.graph import LinkSplit, NodeSplit
 from xtcl.graph.convert import as_graph
-from xtcl.graph.splits import LinkSplit, NodeSplit
-from xtcl.inference.tables import node_indices
+from xtcl.inference.tables import embedding_table, names_of, node_indices, node_number
 from xtcl.planning.memory_plan import MemoryPlan
 from xtcl.prepare import PreparedFit, environment, prepare, resolve_config
 from xtcl.progress import Progress
-from xtcl.relations.relation import Relation
-from xtcl.relations.store.relation_store import RelationStore
+from xtcl.relations import Relation, RelationStore
 from xtcl.renamed import warn_renamed
-from xtcl.sampling.xgsampler import PairExplanation, RelationWeight
+from xtcl.sampling import PairExplanation, RelationWeight
 from xtcl.tasks import make_task
 from xtcl.tasks.custom import CustomTask
 from xtcl.tasks.fit import FittedTask, fit_task
@@ -337,8 +336,6 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
 
     def embedding_frame(self) -> pd.DataFrame:
         """A row for every node id: its embedding, in the columns z0, z1, ..."""
-        from xtcl.inference.tables import embedding_table, names_of
-
         check_is_fitted(self)
         return embedding_table(names_of(self.training_data_.graph), self.embedding_).frame()
 
@@ -350,8 +347,6 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
 
     def node_number(self, name: object) -> int:
         """The number of the node with the id `name`, for `predict` and `explain`."""
-        from xtcl.inference.tables import node_number
-
         check_is_fitted(self)
         return node_number(self.training_data_.graph, name)
 
@@ -374,7 +369,6 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
     def embed_new(self, nodes: Any, edges: Any = None) -> pd.DataFrame:
         """`embedding_frame` of nodes that are not in the graph of the fit; see `predict_new`."""
         from xtcl.inference.predict import embed_new
-        from xtcl.inference.tables import embedding_table
 
         rows = embed_new(self, nodes, edges)
         return embedding_table(rows.names, rows.embedding).frame()
