@@ -322,10 +322,8 @@ def test_an_own_task_needs_an_indicator_only(labelled: bool, tmp_path: Path) -> 
     assert model.explain(0, 1).signals
     with pytest.raises(UsageError, match="has no head"):
         model.predict()
-    with pytest.raises(AttributeError, match="no attribute 'predict_proba'") as refused:
+    with pytest.raises(UsageError, match="has no head"):
         model.predict_proba()
-    assert isinstance(refused.value.__cause__, UsageError)
-    assert "has no head" in str(refused.value.__cause__)
     with pytest.raises(UsageError, match="has no head"):
         model.score(NodeSplit(np.arange(4), np.arange(4, 8), 0))
     model.save(tmp_path)
@@ -480,10 +478,8 @@ def test_nodes_and_pairs_that_do_not_exist_are_named() -> None:
         links.predict_proba([0, 1])
     with pytest.raises(DataError, match="name a node that the embedding does not have"):
         links.decision_function([[0], [80]])
-    with pytest.raises(AttributeError, match="no attribute 'decision_function'") as refused:
+    with pytest.raises(UsageError, match="decision_function is for task='links'"):
         nodes.decision_function([[0], [1]])
-    assert isinstance(refused.value.__cause__, UsageError)
-    assert "decision_function is for task='links'" in str(refused.value.__cause__)
 
 
 def test_a_failed_fit_leaves_the_fitted_model_as_it_was() -> None:

@@ -22,6 +22,10 @@ class UsageError(XTCLError, ValueError):
     exit_code = 2
 
 
+class NotAvailableError(UsageError, AttributeError):
+    """The task of a model has no use for this method; `hasattr` returns False for it."""
+
+
 class DataError(XTCLError, ValueError):
     """The data cannot be used as they are."""
 

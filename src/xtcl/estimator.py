@@ -1,32 +1,30 @@
-"""XTCL: the front door."""
+"""XTCL: the estimator."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags, Tags
-from sklearn.utils.metaestimators import available_if
 from torch import nn
 
 from xtcl.config import FitConfig
 from xtcl.device import limit_gpu_memory
-from xtcl.errors import UsageError, check_is_fitted
+from xtcl.errors import NotAvailableError, UsageError, check_is_fitted
+from xtcl.graph import LinkSplit, NodeSplit
 from xtcl.graph.convert import as_graph
-from xtcl.graph.splits import LinkSplit, NodeSplit
-from xtcl.inference.tables import node_indices
+from xtcl.inference.tables import embedding_table, names_of, node_indices, node_number
 from xtcl.planning.memory_plan import MemoryPlan
 from xtcl.prepare import PreparedFit, environment, prepare, resolve_config
 from xtcl.progress import Progress
-from xtcl.relations.relation import Relation
-from xtcl.relations.store.relation_store import RelationStore
-from xtcl.sampling.xgsampler import PairExplanation, RelationWeight
+from xtcl.relations import Relation, RelationStore
+from xtcl.renamed import warn_renamed
+from xtcl.sampling import PairExplanation, RelationWeight
 from xtcl.tasks import make_task
 from xtcl.tasks.custom import CustomTask
 from xtcl.tasks.fit import FittedTask, fit_task
@@ -43,81 +41,57 @@ if TYPE_CHECKING:
 
     from xtcl.inference.explain import NodeExplanation
 
-
-class FrameAnswers:
-    """Methods of `XTCL` that answer by node id; docs/answers.md shows them at work."""
-
-    @property
-    def _own(self) -> XTCL:
-        return cast("XTCL", self)
-
-    def predict_frame(self) -> pd.DataFrame:
-        """For every node id the class, its chance, the label trained on, and all chances."""
-        from xtcl.inference.predict import predictions
-
-        return predictions(self._own).frame()
-
-    def embedding_frame(self) -> pd.DataFrame:
-        """For every node id its embedding, in the columns z0, z1, ..."""
-        from xtcl.inference.tables import embedding_table, names_of
-
-        check_is_fitted(self)
-        names = names_of(self._own.training_data_.graph)
-        return embedding_table(names, self._own.embedding_).frame()
-
-    def likely_links(self, k: int = 5) -> pd.DataFrame:
-        """The `k` likeliest missing links of every node, the best first."""
-        from xtcl.inference.links import likely_links
-
-        return likely_links(self._own, k).frame()
-
-    def node_number(self, name: object) -> int:
-        """The number of the node with the id `name`, as `predict` and `explain` want it."""
-        from xtcl.inference.tables import node_number
-
-        check_is_fitted(self)
-        return node_number(self._own.training_data_.graph, name)
-
-    def explain_node(self, u: int) -> NodeExplanation:
-        """What is thought of node number `u`, its positives and why, and its neighbours."""
-        from xtcl.inference.explain import explain_node
-
-        return explain_node(self._own, u)
-
-    def predict_new(self, nodes: Any, edges: Any = None) -> pd.DataFrame:
-        """`predict_frame` of nodes that come after the fit: tables or frames as of `read_tables`.
-
-        Nothing is fitted again, and the answers for the nodes of the fit stay what they are.
-        """
-        from xtcl.inference.predict import predict_new
-
-        return predict_new(self._own, nodes, edges).frame()
-
-    def embed_new(self, nodes: Any, edges: Any = None) -> pd.DataFrame:
-        """`embedding_frame` of nodes that come after the fit."""
-        from xtcl.inference.predict import embed_new
-        from xtcl.inference.tables import embedding_table
-
-        rows = embed_new(self._own, nodes, edges)
-        return embedding_table(rows.names, rows.embedding).frame()
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def _predicts_probabilities(model: XTCL) -> bool:
-    """Whether the model has a head, or will have one; `CustomTask` has none."""
-    if hasattr(model, "fitted_task_"):
-        return bool(model.predictions_)  # refuses, with a sentence, where there is no head
-    return not isinstance(model.task, CustomTask)
+class AvailableMethod(Generic[P, R]):
+    """A method that a model has unless `check` raises; see `available_unless`."""
+
+    def __init__(
+        self, method: Callable[Concatenate[XTCL, P], R], check: Callable[[XTCL], None]
+    ) -> None:
+        self.method, self.check = method, check
+        self.__doc__ = method.__doc__
+
+    def __get__(self, model: XTCL | None, owner: type[XTCL]) -> Callable[P, R]:
+        if model is not None:
+            try:
+                self.check(model)
+            except UsageError as refusal:
+                raise NotAvailableError(str(refusal)) from None
+        bound: Callable[P, R] = self.method.__get__(model, owner)
+        return bound
 
 
-def _scores_pairs(model: XTCL) -> bool:
-    """Whether the model is for links."""
-    if not (model.task == "links" or isinstance(model.task, LinkPrediction)):
+def available_unless(
+    check: Callable[[XTCL], None],
+) -> Callable[[Callable[Concatenate[XTCL, P], R]], AvailableMethod[P, R]]:
+    """A decorator for methods that are absent where `check` raises a `UsageError`.
+
+    scikit-learn's `available_if` raises a bare AttributeError. This one keeps the sentence.
+    """
+    return lambda method: AvailableMethod(method, check)
+
+
+def _check_predicts_probabilities(model: XTCL) -> None:
+    """Raise if the fitted model has no head, or if it will have none, as for `CustomTask`."""
+    if hasattr(model, "fitted_task_") or isinstance(model.task, CustomTask):
+        _ = model.predictions_  # raises if there is no head, or no fit
+
+
+def _check_scores_pairs(model: XTCL) -> None:
+    """Raise if the model is not for links."""
+    if not hasattr(model, "fitted_task_") and (
+        model.task == "links" or isinstance(model.task, LinkPrediction)
+    ):
+        return
+    if not isinstance(model.predictions_, LinkScores):
         raise UsageError("decision_function is for task='links'; use predict_proba for nodes.")
-    return True
 
 
-class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
-    """Task-aware node embeddings, with an account of which graph signals mattered.
+class XTCL(BaseEstimator):  # type: ignore[misc]
+    """Task-aware node embeddings, and a weight for each graph signal.
 
     Parameters
     ----------
@@ -135,20 +109,19 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         Single settings instead of the recipe's: folds, the paper's B, negatives of a step, columns
         of each encoder.
     quantiles : sequence of float or None
-        From which share of a row on a node stands out, instead of the recipe's.
+        The quantiles of a row at which its thresholds lie, instead of the recipe's.
     temperature, learning_rate : float or None
         Of the training, instead of the recipe's.
     similarity : "cosine", "inner" or None
-        Of embeddings in the loss, instead of the recipe's.
+        The similarity of embeddings in the loss, instead of the recipe's.
     epochs : int or None
-        Instead of the recipe's. Training runs that long, also where hidden links would have ended
-        it earlier.
+        Instead of the recipe's. Training then runs for all epochs, without early stopping.
     cap : int or None
-        Top-k mode: of each node's above set for a relation only the `cap` best count, so that time
-        and memory grow with V * cap and not with V * V. None is exact mode; see docs/top-k.md.
+        Top-k mode: of each node's above set for a relation only the `cap` best count. Time and
+        memory then grow with V * cap, not with V * V. None is exact mode; see docs/top-k.md.
     index_past : int or None
-        In top-k mode: where more nodes than this have different attributes, an index of FAISS
-        searches for the best and finds most of them. None searches exactly, in V * V steps.
+        In top-k mode: where more nodes than this have different attributes, an approximate index
+        of FAISS does the search. None searches exactly, in V * V steps.
     encoder_options : dict or None
         One encoder with these options and nothing beside it, in place of those of the recipe:
         `{"layers": 2, "hops": 1}` is a two-layer GCN.
@@ -156,15 +129,16 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         Let the label relations see the graph's labels in link prediction.
     device : "auto", "cpu", "cuda", ...
     memory : amount such as "4GB", or None
-        Kept by working in smaller blocks, which changes no result, and where a training step over
-        the whole graph has no room, in mini-batches; see `memory_plan` and docs/memory.md.
+        The limit. The fit works in smaller blocks, which changes no result. Where a training step
+        over the whole graph does not fit, it trains in mini-batches; see docs/memory.md.
     store : folder, RelationStore or None
         Where above pairs and positives are kept for the next fit; the result does not change.
     random_state : int
         Seeds everything. Global random states are not touched.
     progress : Progress or None
-        Is told of every stage of a fit and of its steps: a subclass of `xtcl.Progress`, whose
-        `stage(name, steps)` is a context manager that gives a function to advance. None is silent.
+        Receives every stage of a fit and its steps: a subclass of `xtcl.Progress`, whose
+        `stage(name, steps)` is a context manager that returns a function to advance. None shows
+        nothing.
 
     Attributes
     ----------
@@ -172,7 +146,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
     relation_weights_ : tuple of RelationWeight, in training order
     positives_ : int64 array [V, B], -1 where a node has fewer
     loss_curves_ : for each encoder a tuple of float, one an epoch
-    plan_ : the encoders and epochs that the fit settled on
+    plan_ : the encoders and epochs that the fit chose
     head_, encoder_, sampler_, classes_, recipe_ : the fitted parts
     predictions_ : NodePredictions or LinkScores; what the head predicts
     graph_, split_ : what `fit` was given; a loaded model has no graph_
@@ -301,11 +275,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
     @property
     def training_side_(self) -> TrainingData:
         """The old name of `training_data_`."""
-        warnings.warn(
-            "training_side_ is called training_data_ now; the old name goes with the next release.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
+        warn_renamed("training_side_", "training_data_")
         return self.training_data_
 
     def predict(self, nodes_or_pairs: ArrayLike | None = None) -> np.ndarray:
@@ -316,7 +286,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
             return self.training_data_.graph.label_values(codes)
         return np.asarray(expit(answer.score(self._pairs(nodes_or_pairs))) >= 0.5)
 
-    @available_if(_predicts_probabilities)  # type: ignore[untyped-decorator]
+    @available_unless(_check_predicts_probabilities)
     def predict_proba(self, nodes_or_pairs: ArrayLike | None = None) -> np.ndarray:
         """Class probabilities of `nodes` [n, C], or the chance of a link for `pairs` [2, n]."""
         answer = self.predictions_
@@ -324,9 +294,12 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
             return answer.of(self._nodes(nodes_or_pairs))
         return np.asarray(expit(answer.score(self._pairs(nodes_or_pairs))))
 
-    @available_if(_scores_pairs)  # type: ignore[untyped-decorator]
+    @available_unless(_check_scores_pairs)
     def decision_function(self, pairs: ArrayLike) -> np.ndarray:
-        """Score of each pair [2, n]: the higher, the likelier a link."""
+        """Score of each pair [2, n]: the higher, the more likely a link.
+
+        `SignalHead.score` of `xtcl.tasks.link_head` computes it: the log-odds of a link.
+        """
         answer = cast("LinkScores", self.predictions_)
         return answer.score(self._pairs(pairs))
 
@@ -348,12 +321,60 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         return metrics
 
     def explain(self, u: int, v: int) -> PairExplanation:
-        """Which relations speak for v as a positive of u, and how loudly."""
+        """The contribution of each relation to the score of v for u."""
         check_is_fitted(self)
         return self.sampler_.explain(u, v)
 
+    def predict_frame(self) -> pd.DataFrame:
+        """For every node id: class, its probability, training label, all class probabilities.
+
+        docs/answers.md shows an example of this method and of the following ones.
+        """
+        from xtcl.inference.predict import predictions
+
+        return predictions(self).frame()
+
+    def embedding_frame(self) -> pd.DataFrame:
+        """A row for every node id: its embedding, in the columns z0, z1, ..."""
+        check_is_fitted(self)
+        return embedding_table(names_of(self.training_data_.graph), self.embedding_).frame()
+
+    def likely_links(self, k: int = 5) -> pd.DataFrame:
+        """The `k` most likely missing links of every node, in descending order."""
+        from xtcl.inference.links import likely_links
+
+        return likely_links(self, k).frame()
+
+    def node_number(self, name: object) -> int:
+        """The number of the node with the id `name`, for `predict` and `explain`."""
+        check_is_fitted(self)
+        return node_number(self.training_data_.graph, name)
+
+    def explain_node(self, u: int) -> NodeExplanation:
+        """Prediction for node number `u`, its positives and their reasons, and its neighbours."""
+        from xtcl.inference.explain import explain_node
+
+        return explain_node(self, u)
+
+    def predict_new(self, nodes: Any, edges: Any = None) -> pd.DataFrame:
+        """`predict_frame` of nodes that are not in the graph of the fit.
+
+        `nodes` and `edges` are files or data frames, as for `read_tables`. Nothing is fitted again.
+        The predictions for the nodes of the fit do not change.
+        """
+        from xtcl.inference.predict import predict_new
+
+        return predict_new(self, nodes, edges).frame()
+
+    def embed_new(self, nodes: Any, edges: Any = None) -> pd.DataFrame:
+        """`embedding_frame` of nodes that are not in the graph of the fit; see `predict_new`."""
+        from xtcl.inference.predict import embed_new
+
+        rows = embed_new(self, nodes, edges)
+        return embedding_table(rows.names, rows.embedding).frame()
+
     def resolved_recipe(self) -> FitConfig:
-        """The task's recipe with the parameters given here put in; refuses what cannot be used."""
+        """The task's configuration with the parameters given here; raises if one is invalid."""
         return resolve_config(self, make_task(self.task))
 
     def save(self, folder: str | PathLike[str], **extra: Any) -> None:
@@ -381,7 +402,7 @@ class XTCL(FrameAnswers, BaseEstimator):  # type: ignore[misc]
         return read_run(cls, folder, **parts)
 
     def memory_plan(self, graph: Any, split: NodeSplit | LinkSplit | None = None) -> MemoryPlan:
-        """What a fit would take, and how it would keep `memory`; refuses too little of it."""
+        """The memory of a fit, and how it stays within `memory`; raises if that is too little."""
         return prepare(self, graph, split).plan
 
     def _nodes(self, nodes: ArrayLike | None) -> np.ndarray:

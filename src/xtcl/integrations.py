@@ -22,6 +22,8 @@ from xtcl.graph.splits import NodeSplit
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+__path__: list[str] = []  # lets `xtcl.renamed` find xtcl.integrations.add_embedding, its old place
+
 
 class AddXTCLEmbedding(BaseTransform):  # type: ignore[misc]
     """Fits XTCL on a PyG `Data` and adds the embedding of its nodes.

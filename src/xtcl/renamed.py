@@ -22,7 +22,41 @@ NAMES = {
 }
 """Old and new names of `xtcl` itself."""
 
-MODULES = {
+MODULES: dict[str, dict[str, str]] = {
+    "xtcl.baselines.asp": {"ASP": "xtcl.lab.methods.asp.ASP"},
+    "xtcl.baselines.ceiling_scl": {"CeilingSCL": "xtcl.lab.methods.contrastive.CeilingSCL"},
+    "xtcl.baselines.cocos": {"CoCoS": "xtcl.lab.methods.cocos.CoCoS"},
+    "xtcl.baselines.dgcn": {"DGCN": "xtcl.lab.methods.dgcn.DGCN"},
+    "xtcl.baselines.dgi": {"DGI": "xtcl.lab.methods.dgi.DGI"},
+    "xtcl.baselines.meta_pn": {"MetaPN": "xtcl.lab.methods.meta_pn.MetaPN"},
+    "xtcl.baselines.naive_tcl": {"NaiveTCL": "xtcl.lab.methods.contrastive.NaiveTCL"},
+    "xtcl.baselines.naive_xgboost": {"NaiveXGBoost": "xtcl.lab.methods.naive_xgboost.NaiveXGBoost"},
+    "xtcl.baselines.polygcl": {"PolyGCL": "xtcl.lab.methods.polygcl.PolyGCL"},
+    "xtcl.baselines.scl": {"SCL": "xtcl.lab.methods.contrastive.SCL"},
+    "xtcl.baselines.sscl": {"SSCL": "xtcl.lab.methods.contrastive.SSCL"},
+    "xtcl.baselines.subgraph": {"SubGraph": "xtcl.lab.methods.subgraph.SubGraph"},
+    "xtcl.baselines.sugrl": {"SUGRL": "xtcl.lab.methods.sugrl.SUGRL"},
+    "xtcl.graph.leaks": {"check_no_leak": "xtcl.graph.splits.check_no_leak"},
+    "xtcl.graph.link_split": {
+        "LinkSplit": "xtcl.graph.splits.LinkSplit",
+        "link_split": "xtcl.graph.splits.link_split",
+    },
+    "xtcl.graph.node_split": {
+        "NodeSplit": "xtcl.graph.splits.NodeSplit",
+        "node_split": "xtcl.graph.splits.node_split",
+    },
+    "xtcl.integrations.add_embedding": {
+        "AddXTCLEmbedding": "xtcl.integrations.AddXTCLEmbedding",
+    },
+    "xtcl.integrations.node_embedder": {"NodeEmbedder": "xtcl.integrations.NodeEmbedder"},
+    "xtcl.learning": {},
+    "xtcl.learning.batch_settings": {"BatchSettings": "xtcl.config.BatchConfig"},
+    "xtcl.learning.trainer": {"TrainingSettings": "xtcl.config.TrainingConfig"},
+    "xtcl.memory": {
+        "give_back_freed": "xtcl.device.trim_heap",
+        "keep_large_arrays_apart": "xtcl.device.set_mmap_threshold",
+        "parse_memory": "xtcl.device.parse_memory",
+    },
     "xtcl.ranks": {
         "ranks": "xtcl.distributed.world",
         "together": "xtcl.distributed.distributed",
@@ -31,11 +65,22 @@ MODULES = {
         "path_of_four": "xtcl.relations.relation.path_of_four",
         "rows": "xtcl.relations.relation.rows",
     },
+    "xtcl.sampling.settings": {"SamplerSettings": "xtcl.config.SamplerConfig"},
     "xtcl.tasks.answers": {
         "LinkAnswer": "xtcl.tasks.results.LinkScores",
         "NodeAnswer": "xtcl.tasks.results.NodePredictions",
     },
+    "xtcl.tasks.calibration": {
+        "agreeing": "xtcl.tasks.logistic.match_temperature",
+        "calibrated_likelihood": "xtcl.tasks.logistic.calibrated_likelihood",
+        "sureness": "xtcl.tasks.logistic.inverse_temperature",
+    },
     "xtcl.tasks.own_task": {"OwnTask": "xtcl.tasks.custom.CustomTask"},
+    "xtcl.tasks.recipe": {
+        "Member": "xtcl.config.EncoderConfig",
+        "Plan": "xtcl.config.EnsembleConfig",
+        "Recipe": "xtcl.config.FitConfig",
+    },
     "xtcl.tasks.registry": {"make_task": "xtcl.tasks.make_task"},
 }
 """Modules that are gone, and where the names that were imported from them are now."""
@@ -43,34 +88,61 @@ MODULES = {
 
 def lookup(old: str, new: str) -> Any:
     """What is called `new`, with a warning that `old` is its old name."""
-    warnings.warn(
-        f"{old} is called {new} now; the old name goes with the next release.",
-        DeprecationWarning,
-        stacklevel=3,
-    )
-    module, _, name = new.rpartition(".")
+    warn_renamed(old, new, stacklevel=4)
+    return _found(new)
+
+
+def warn_renamed(old: str, new: str, stacklevel: int = 3) -> None:
+    """Warn the caller of the caller that `old` is the old name of `new`."""
+    message = f"{old} is called {new} now; the old name goes with the next release."
+    warnings.warn(message, DeprecationWarning, stacklevel=stacklevel)
+
+
+def _found(dotted: str) -> Any:
+    module, _, name = dotted.rpartition(".")
     return getattr(importlib.import_module(module), name)
 
 
-class RenamedModules(MetaPathFinder, Loader):
+class RenamedModule(ModuleType):
+    """A module that is gone. It finds its names where they are now.
+
+    `xtcl.graph.node_split` was a module and is a function now. Once the module is imported it takes
+    the place of the function, so it can be called like it.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        """The object that was called `name`."""
+        names = MODULES[self.__name__]
+        if name not in names:
+            raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'")
+        return lookup(f"{self.__name__}.{name}", names[name])
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Call the function that has the name of the module."""
+        new = MODULES[self.__name__].get(self.__name__.rpartition(".")[2])
+        if new is None:
+            raise TypeError(f"module '{self.__name__}' cannot be called")
+        return _found(new)(*arguments, **options)
+
+
+class RenamedModuleFinder(MetaPathFinder, Loader):
     """Makes the modules of `MODULES` importable."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """A spec for a module that is gone; None for all others."""
-        return ModuleSpec(fullname, self) if fullname in MODULES else None
+        if fullname not in MODULES:
+            return None
+        is_package = any(name.startswith(f"{fullname}.") for name in MODULES)
+        return ModuleSpec(fullname, self, is_package=is_package)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module, which has no code to run."""
+        return RenamedModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module a `__getattr__` that finds the new names."""
-        old, names = module.__name__, MODULES[module.__name__]
-
-        def find(name: str) -> Any:
-            if name not in names:
-                raise AttributeError(f"module '{old}' has no attribute '{name}'")
-            return lookup(f"{old}.{name}", names[name])
-
-        vars(module)["__getattr__"] = find
+        """Nothing: names are looked up when they are used."""
 
 
-sys.meta_path.append(RenamedModules())
+sys.meta_path.append(RenamedModuleFinder())

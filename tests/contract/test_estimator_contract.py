@@ -127,6 +127,7 @@ def test_repr_shows_what_was_changed() -> None:
     [
         lambda m: m.predict(),
         lambda m: m.predict_proba([0]),
+        lambda m: m.decision_function([[0], [1]]),
         lambda m: m.set_params(task="links").decision_function([[0], [1]]),
         lambda m: m.predictions_.probabilities,
         lambda m: m.score(None),

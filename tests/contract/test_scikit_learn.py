@@ -11,7 +11,7 @@ from sklearn.base import is_classifier
 from sklearn.utils import get_tags
 from small_runs import python, small_graph, small_model, small_split
 
-from xtcl.errors import NotFittedError, XTCLError
+from xtcl.errors import NotAvailableError, NotFittedError, UsageError, XTCLError
 from xtcl.estimator import XTCL
 from xtcl.integrations import NodeEmbedder
 from xtcl.tasks.custom import CustomTask
@@ -70,6 +70,17 @@ def test_a_model_has_the_methods_that_its_task_has() -> None:
         "fitted nodes": (True, False),
         "fitted custom": (False, False),
     }
+
+
+def test_a_method_that_is_absent_says_why() -> None:
+    model = small_model(epochs=1).fit(GRAPH)
+    with pytest.raises(NotAvailableError, match="decision_function is for task='links'") as refused:
+        _ = model.decision_function
+    assert isinstance(refused.value, UsageError)
+    assert isinstance(refused.value, AttributeError)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        _ = XTCL(NO_HEAD).predict_proba
+    assert "Score of each pair" in (XTCL.decision_function.__doc__ or "")
 
 
 def test_tags_say_that_nodes_are_classified() -> None:

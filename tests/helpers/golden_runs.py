@@ -9,8 +9,10 @@ picture, and what the model answered. Runs of older schemas stay: `test_golden_r
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 from small_runs import small_graph, small_model, small_split
 
 from xtcl.estimator import XTCL
@@ -23,7 +25,7 @@ PAIRS = [[0, 1, 2, 3], [40, 41, 42, 43]]
 def answers(model: XTCL) -> dict[str, list[float]]:
     """A few of the model's answers of each kind."""
     told = model.explain(0, 40)
-    heads = {
+    heads: dict[str, Callable[[], np.ndarray]] = {
         "nodes": lambda: model.predict_proba()[:5],
         "links": lambda: model.decision_function(PAIRS),
     }

@@ -10,30 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+import xtcl
+from xtcl.cli import options
 from xtcl.cli.console import INTERRUPTED, Bars, plain_table, reported
-from xtcl.cli.options import (
-    CapOption,
-    ConfigOption,
-    DataOption,
-    DeviceOption,
-    EdgesOption,
-    EncoderName,
-    EncoderOption,
-    GraphName,
-    IndexOption,
-    JsonOption,
-    LabelOption,
-    NodesOption,
-    SeedOption,
-    TaskName,
-    TaskOption,
-    TrainOption,
-    capped,
-    checked_seed,
-    read_config,
-    read_graph,
-    training_share,
-)
 from xtcl.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -42,21 +21,21 @@ if TYPE_CHECKING:
 
 @reported
 def evaluate(
-    graph: GraphName = None,
-    nodes: NodesOption = None,
-    edges: EdgesOption = None,
-    label: LabelOption = None,
-    task: TaskOption = TaskName.nodes,
+    graph: options.GraphName = None,
+    nodes: options.NodesOption = None,
+    edges: options.EdgesOption = None,
+    label: options.LabelOption = None,
+    task: options.TaskOption = options.TaskName.nodes,
     method: Annotated[str, typer.Option(help="See `xtcl methods`.")] = "xtcl-gcn",
     splits: Annotated[int, typer.Option(min=1, help="How many splits, from --seed up.")] = 5,
-    seed: SeedOption = 0,
-    train: TrainOption = None,
-    device: DeviceOption = "auto",
-    cap: CapOption = None,
-    index_past: IndexOption = None,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    as_json: JsonOption = False,
+    seed: options.SeedOption = 0,
+    train: options.TrainOption = None,
+    device: options.DeviceOption = "auto",
+    cap: options.CapOption = None,
+    index_past: options.IndexOption = None,
+    config: options.ConfigOption = None,
+    data: options.DataOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Fit and score a method on several splits: mean and standard error, in percent.
 
@@ -82,17 +61,19 @@ def evaluate(
                 f"{changes[0]} is for xtcl-gcn and xtcl-gat: {chosen.name} has no recipe."
             )
         seeds = range(seed, seed + splits)
-        stored = read_config(config, task.value, chosen.encoder, seeds, notes)
+        stored = options.read_config(config, task.value, chosen.encoder, seeds, notes)
         recipe = stored or chosen.recipe_for(task.value)
-        chosen = type(chosen)(capped(recipe, cap, index_past))
-    whole = read_graph(graph, data, notes, task.value, nodes=nodes, edges=edges, label=label)
+        chosen = type(chosen)(options.capped(recipe, cap, index_past))
+    whole = options.read_graph(
+        graph, data, notes, task.value, nodes=nodes, edges=edges, label=label
+    )
     result = run(
         whole,
         task.value,
         with_truth(chosen, whole),
         splits=splits,
         seed=seed,
-        train=training_share(graph, task.value, train),
+        train=options.training_share(graph, task.value, train),
         device=pick_device(device),
         progress=Bars(notes),
     )
@@ -124,7 +105,9 @@ def reproduce(
     splits: Annotated[int | None, typer.Option(min=1, help="How many splits.")] = None,
     seed: Annotated[
         int,
-        typer.Option(metavar="N", callback=checked_seed, help="The seed of the first split."),
+        typer.Option(
+            metavar="N", callback=options.checked_seed, help="The seed of the first split."
+        ),
     ] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
     draw_only: Annotated[
@@ -133,9 +116,9 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")] = Path(
         "reproduction"
     ),
-    device: DeviceOption = "auto",
-    data: DataOption = None,
-    as_json: JsonOption = False,
+    device: options.DeviceOption = "auto",
+    data: options.DataOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Redraw a table or figure of the paper from runs of your own.
 
@@ -189,20 +172,20 @@ def _names(text: str | None) -> list[str] | None:
 
 @reported
 def tune(
-    graph: GraphName = None,
-    nodes: NodesOption = None,
-    edges: EdgesOption = None,
-    label: LabelOption = None,
-    task: TaskOption = TaskName.nodes,
-    encoder: EncoderOption = EncoderName.gcn,
+    graph: options.GraphName = None,
+    nodes: options.NodesOption = None,
+    edges: options.EdgesOption = None,
+    label: options.LabelOption = None,
+    task: options.TaskOption = options.TaskName.nodes,
+    encoder: options.EncoderOption = options.EncoderName.gcn,
     trials: Annotated[int, typer.Option(min=1, help="How many recipes to try.")] = 30,
     rounds: Annotated[int, typer.Option(min=1, help="Fits that judge each of them.")] = 3,
-    seed: SeedOption = 0,
-    train: TrainOption = None,
+    seed: options.SeedOption = 0,
+    train: options.TrainOption = None,
     out: Annotated[Path, typer.Option(help="Recipe file to write.")] = Path("tuned.toml"),
-    device: DeviceOption = "auto",
-    data: DataOption = None,
-    as_json: JsonOption = False,
+    device: options.DeviceOption = "auto",
+    data: options.DataOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Search for a better recipe inside the training labels (or links) of a split.
 
@@ -210,27 +193,27 @@ def tune(
 
     Example: xtcl tune cora --task nodes --encoder gcn --out tuned.toml
     """
-    import xtcl
     from xtcl.device import pick_device
+    from xtcl.model_selection import tune as search
     from xtcl.model_selection.evaluate import make_split
-    from xtcl.model_selection.tune import require_optuna
-    from xtcl.model_selection.tune import tune as search
     from xtcl.runs.config_file import write_tuned
     from xtcl.tasks import make_task
     from xtcl.tasks.training_data import training_data
 
-    require_optuna()
+    search.require_optuna()
     if out.exists():
         raise UsageError(f"'{out}' is there already; choose another --out, or remove it.")
     where = pick_device(device)
     notes = Console(stderr=True)
-    whole = read_graph(graph, data, notes, task.value, nodes=nodes, edges=edges, label=label)
-    share = training_share(graph, task.value, train)
+    whole = options.read_graph(
+        graph, data, notes, task.value, nodes=nodes, edges=edges, label=label
+    )
+    share = options.training_share(graph, task.value, train)
     side = training_data(whole, make_split(whole, task.value, seed, share))
     out.parent.mkdir(parents=True, exist_ok=True)
     store = out.with_name(f"{out.name}.search")
     try:
-        tuned = search(
+        tuned = search.tune(
             side,
             task.value,
             encoder.value,

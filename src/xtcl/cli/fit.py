@@ -11,71 +11,52 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+import xtcl
+from xtcl.cli import options
 from xtcl.cli.check import print_plan
 from xtcl.cli.console import INTERRUPTED, Bars, plain_table, reported, weights_table
-from xtcl.cli.options import (
-    LARGE_GRAPHS,
-    CapOption,
-    ConfigOption,
-    DataOption,
-    DeviceOption,
-    EdgesOption,
-    EncoderName,
-    EncoderOption,
-    GraphName,
-    IndexOption,
-    JsonOption,
-    LabelOption,
-    NodesOption,
-    SeedOption,
-    StoreOption,
-    TaskName,
-    TaskOption,
-    TrainOption,
-    read_config,
-    read_graph,
-    training_share,
-)
 from xtcl.errors import UsageError
 
 if TYPE_CHECKING:
-    from xtcl.estimator import XTCL
     from xtcl.prepare import PreparedFit
-    from xtcl.relations.store.relation_store import RelationStore
     from xtcl.training.checkpoint import Checkpoints
 
 
 @reported
 def fit(
-    graph: GraphName = None,
-    nodes: NodesOption = None,
-    edges: EdgesOption = None,
-    label: LabelOption = None,
-    task: TaskOption = TaskName.nodes,
-    encoder: EncoderOption = EncoderName.gcn,
-    seed: SeedOption = 0,
-    train: TrainOption = None,
+    graph: options.GraphName = None,
+    nodes: options.NodesOption = None,
+    edges: options.EdgesOption = None,
+    label: options.LabelOption = None,
+    task: options.TaskOption = options.TaskName.nodes,
+    encoder: options.EncoderOption = options.EncoderName.gcn,
+    seed: options.SeedOption = 0,
+    train: options.TrainOption = None,
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("runs/latest"),
-    device: DeviceOption = "auto",
+    device: options.DeviceOption = "auto",
     memory: Annotated[
         str | None,
-        typer.Option(help="Memory to stay within, such as 4GB.", rich_help_panel=LARGE_GRAPHS),
+        typer.Option(
+            help="Memory to stay within, such as 4GB.", rich_help_panel=options.LARGE_GRAPHS
+        ),
     ] = None,
-    store: StoreOption = None,
+    store: options.StoreOption = None,
     store_limit: Annotated[
         str | None,
-        typer.Option(help="Disk space for the store, such as 10GB.", rich_help_panel=LARGE_GRAPHS),
+        typer.Option(
+            help="Disk space for the store, such as 10GB.", rich_help_panel=options.LARGE_GRAPHS
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted fit.")
     ] = False,
     sampler: Annotated[str, typer.Option(help="xtcl, or paper: Algorithm 1 literally.")] = "xtcl",
     compare: Annotated[str, typer.Option(help="Methods to score beside it: logistic,gcn.")] = "",
-    cap: CapOption = None,
-    index_past: IndexOption = None,
-    config: ConfigOption = None,
-    data: DataOption = None,
-    as_json: JsonOption = False,
+    cap: options.CapOption = None,
+    index_past: options.IndexOption = None,
+    config: options.ConfigOption = None,
+    data: options.DataOption = None,
+    as_json: options.JsonOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what it would take; fit nothing.")
     ] = False,
@@ -89,7 +70,6 @@ def fit(
     from xtcl.baselines import make_method
     from xtcl.device import set_mmap_threshold
     from xtcl.distributed import distributed
-    from xtcl.estimator import XTCL
     from xtcl.model_selection.evaluate import make_split, score_method
     from xtcl.prepare import FitSettings, prepare
     from xtcl.runs.run_folder import CHECKPOINTS, check_out, finished_metrics, is_finished
@@ -104,11 +84,11 @@ def fit(
             check_out(out, resume)
         if config is not None and sampler == "paper":
             raise UsageError("--sampler paper is a recipe of its own: leave it out, or --config.")
-        model = XTCL(
+        model = xtcl.XTCL(
             task.value,
             encoder.value,
             sampler=sampler,
-            recipe=read_config(config, task.value, encoder.value, [seed], stderr),
+            recipe=options.read_config(config, task.value, encoder.value, [seed], stderr),
             cap=cap,
             index_past=index_past,
             device=device,
@@ -120,8 +100,12 @@ def fit(
         settings = FitSettings.of(model)  # refuses before anything is read or written
         if settings.memory is not None:
             set_mmap_threshold()
-        whole = read_graph(graph, data, stderr, task.value, nodes=nodes, edges=edges, label=label)
-        split = make_split(whole, task.value, seed, training_share(graph, task.value, train))
+        whole = options.read_graph(
+            graph, data, stderr, task.value, nodes=nodes, edges=edges, label=label
+        )
+        split = make_split(
+            whole, task.value, seed, options.training_share(graph, task.value, train)
+        )
         prepared = prepare(model, whole, split, settings)  # refuses too little memory
         if dry_run:
             if ranks.is_main:
@@ -172,7 +156,7 @@ def fit(
     _show(metrics, model.relation_weights_, out, as_json)
 
 
-def _fit(model: XTCL, prepared: PreparedFit, checkpoints: Checkpoints, resume: bool) -> None:
+def _fit(model: xtcl.XTCL, prepared: PreparedFit, checkpoints: Checkpoints, resume: bool) -> None:
     """Fit, from what `checkpoints` hold of the same fit where that is wanted."""
     from xtcl.distributed import world
 
@@ -189,10 +173,10 @@ def _fit(model: XTCL, prepared: PreparedFit, checkpoints: Checkpoints, resume: b
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _print_notes(model: XTCL, stderr: Console) -> None:
+def _print_notes(model: xtcl.XTCL, stderr: Console) -> None:
     """What the sampler left out, and how much an index found."""
     for name, kinds in model.sampler_.left_out_.items():
-        sentence = left_out_sentence(name, kinds, TaskName(str(model.task)))
+        sentence = left_out_sentence(name, kinds, options.TaskName(str(model.task)))
         stderr.print(sentence, soft_wrap=True, markup=False)
     for name, recall in model.sampler_.index_recall_.items():
         stderr.print(f"An index finds {recall:.0%} of the nearest by {name}.", markup=False)
@@ -213,20 +197,21 @@ def _show_plan(prepared: PreparedFit, as_json: bool) -> None:
         print_plan(plan, budget, prepared.graph.num_nodes, seconds)
 
 
-def _relation_store(folder: Path | None, limit: str | None) -> RelationStore | None:
+def _relation_store(folder: Path | None, limit: str | None) -> xtcl.RelationStore | None:
     from xtcl.device import parse_memory
-    from xtcl.relations.store.relation_store import RelationStore
 
     if folder is None:
         if limit is not None:
             raise UsageError("--store-limit says how large a store may grow: name it with --store.")
         return None
-    return RelationStore(folder, None if limit is None else parse_memory(limit, "--store-limit"))
+    return xtcl.RelationStore(
+        folder, None if limit is None else parse_memory(limit, "--store-limit")
+    )
 
 
-def left_out_sentence(name: str, kinds: Sequence[str], task: TaskName) -> str:
+def left_out_sentence(name: str, kinds: Sequence[str], task: options.TaskName) -> str:
     """Why a relation was left out: the graph lacks what it reads, or the task withholds it."""
-    withheld = {"labels"} if task is TaskName.links else set()
+    withheld = {"labels"} if task is options.TaskName.links else set()
     lacking = [kind for kind in kinds if kind not in withheld]
     reasons = [f"the graph has no {' and no '.join(lacking)}"] if lacking else []
     reasons += [f"link prediction does not read {kind}" for kind in kinds if kind in withheld]

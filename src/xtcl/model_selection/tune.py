@@ -17,7 +17,7 @@ import torch
 import xtcl
 from xtcl.config import FitConfig, to_builtin
 from xtcl.errors import DataError, UsageError
-from xtcl.graph.splits import LinkSplit, NodeSplit
+from xtcl.graph import LinkSplit, NodeSplit
 from xtcl.model_selection.search_space import Parameter, apply_values, parameters_of
 from xtcl.nn import encoder_factory
 from xtcl.progress import Progress
@@ -31,10 +31,7 @@ from xtcl.tasks.training_data import Split, TrainingData, training_data
 from xtcl.training.checkpoint import NullCheckpoints
 
 if TYPE_CHECKING:
-    from optuna import Study
-    from optuna.distributions import BaseDistribution
-    from optuna.storages import RDBStorage
-    from optuna.trial import FrozenTrial
+    import optuna
 
 
 @dataclass(frozen=True)
@@ -113,51 +110,54 @@ def tune(
     return Tuned(apply_values(default, parameters, best.values), best, tried)
 
 
-def _try_default(study: Study, parameters: Sequence[Parameter], score: float) -> None:
-    from optuna.trial import create_trial
+def _try_default(study: optuna.Study, parameters: Sequence[Parameter], score: float) -> None:
+    import optuna
 
     values = {parameter.name: parameter.default for parameter in parameters}
-    study.add_trial(create_trial(params=values, distributions=_space(parameters), value=score))
+    trial = optuna.create_trial(params=values, distributions=_space(parameters), value=score)
+    study.add_trial(trial)
 
 
 def _try_another(
-    study: Study,
+    study: optuna.Study,
     parameters: Sequence[Parameter],
     seed: int,
     default: FitConfig,
     score: Callable[[FitConfig], float],
 ) -> None:
-    from optuna.samplers import TPESampler
-    from optuna.trial import TrialState
+    import optuna
 
     # A new sampler for each trial: a search that continues draws the same values.
-    study.sampler = TPESampler(seed=seed)
+    study.sampler = optuna.samplers.TPESampler(seed=seed)
     trial = study.ask(_space(parameters))
     try:
         study.tell(trial, score(apply_values(default, parameters, trial.params)))
     except DataError:  # the default recipe was fitted, so the values are the cause
-        study.tell(trial, state=TrialState.PRUNED)
+        study.tell(trial, state=optuna.trial.TrialState.PRUNED)
 
 
-def _space(parameters: Sequence[Parameter]) -> dict[str, BaseDistribution]:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution
+def _space(parameters: Sequence[Parameter]) -> dict[str, optuna.distributions.BaseDistribution]:
+    from optuna import distributions
 
     return {
-        each.name: CategoricalDistribution(each.values)
+        each.name: distributions.CategoricalDistribution(each.values)
         if each.kind == "choice"
-        else FloatDistribution(min(each.values), max(each.values), log=each.kind == "factor")
+        else distributions.FloatDistribution(
+            min(each.values), max(each.values), log=each.kind == "factor"
+        )
         for each in parameters
     }
 
 
-def _finished(study: Study) -> list[FrozenTrial]:
+def _finished(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
     """The trials that ended. One that was killed does not count, and is drawn again."""
-    from optuna.trial import TrialState
+    import optuna
 
-    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
+    ended = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
+    return study.get_trials(deepcopy=False, states=ended)
 
 
-def _tuned_trial(trial: FrozenTrial) -> TunedTrial:
+def _tuned_trial(trial: optuna.trial.FrozenTrial) -> TunedTrial:
     return TunedTrial(dict(trial.params), -math.inf if trial.value is None else trial.value)
 
 
@@ -243,16 +243,16 @@ def require_optuna() -> None:
 
 
 @contextmanager
-def open_study(store: Path | None, search: str) -> Iterator[Study]:
+def open_study(store: Path | None, search: str) -> Iterator[optuna.Study]:
     """An Optuna study that maximises; with a `store`, it has the trials of the same `search`.
 
     The store is an SQLite database: a search that is killed at any moment leaves it readable.
     """
     require_optuna()
-    from optuna import create_study
+    import optuna
 
     with _quiet(), _storage(store) as storage:
-        study = create_study(
+        study = optuna.create_study(
             storage=storage, study_name="xtcl", direction="maximize", load_if_exists=True
         )
         if study.user_attrs.get("search", search) != search:
@@ -267,18 +267,18 @@ def open_study(store: Path | None, search: str) -> Iterator[Study]:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence the log of Optuna."""
-    from optuna import logging
+    import optuna
 
-    before = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         yield
     finally:
-        logging.set_verbosity(before)
+        optuna.logging.set_verbosity(before)
 
 
 @contextmanager
-def _storage(store: Path | None) -> Iterator[RDBStorage | None]:
+def _storage(store: Path | None) -> Iterator[optuna.storages.RDBStorage | None]:
     if store is None:
         yield None
         return
@@ -290,18 +290,16 @@ def _storage(store: Path | None) -> Iterator[RDBStorage | None]:
         storage.engine.dispose()
 
 
-def _opened(store: Path) -> RDBStorage:
-    from optuna.exceptions import OptunaError
-    from optuna.storages import RDBStorage
-    from sqlalchemy import URL
-    from sqlalchemy.exc import SQLAlchemyError
+def _opened(store: Path) -> optuna.storages.RDBStorage:
+    import optuna
+    import sqlalchemy
 
     if not store.parent.is_dir():
         raise UsageError(f"There is no folder '{store.parent}' to keep the search in; make it.")
-    address = URL.create("sqlite", database=str(store)).render_as_string()
+    address = sqlalchemy.URL.create("sqlite", database=str(store)).render_as_string()
     try:
-        return RDBStorage(address)
-    except (SQLAlchemyError, OptunaError, RuntimeError) as broken:
+        return optuna.storages.RDBStorage(address)
+    except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError) as broken:
         raise DataError(
             f"'{store}' is no search that can go on ({type(broken).__name__}); remove it to search "
             "anew."

@@ -13,6 +13,7 @@ from torch import Tensor
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
 from xtcl.relations.view import LABELS, TrainingView
+from xtcl.renamed import warn_renamed
 
 if TYPE_CHECKING:
     from xtcl.relations.topk import TopK, TopKSearch
@@ -134,6 +135,18 @@ class Relation(ABC):
     def shared_by_folds(self) -> bool:
         """Whether it is surely the same for all views that differ in labels only."""
         return self.cacheable and not self.reads_labels
+
+    @property
+    def foreign(self) -> bool:
+        """The old form of `not cacheable`."""
+        warn_renamed("Relation.foreign", "not Relation.cacheable")
+        return not self.cacheable
+
+    @property
+    def label_free(self) -> bool:
+        """The old name of `shared_by_folds`."""
+        warn_renamed("Relation.label_free", "Relation.shared_by_folds")
+        return self.shared_by_folds
 
     def on(self, view: TrainingView) -> SimilarityRows:
         """Bind the relation to `view`: its rows."""

@@ -1,4 +1,4 @@
-"""A task of the user's own: alike is whatever a function says."""
+"""A task of the user's own: a function decides which pairs are alike."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CustomTask(NodeClassification):
 
     Args:
         alike: gets node indices u [b] and v [c] and returns bool [b, c].
-        known: the nodes among which `alike` may be asked: their numbers, or a mask of all nodes.
+        known: the nodes for which `alike` may be called: their numbers, or a mask of all nodes.
 
     Fitting gives embeddings, positives and relation weights; there is no head, so nothing is
     predicted. Labels, if the graph has any, serve the label relations as in node classification.
@@ -42,8 +42,8 @@ class CustomTask(NodeClassification):
     def recipe(self, encoder: str) -> FitConfig:
         """That of node classification, with all of the best candidates for positives.
 
-        What chance is a high one, and what to believe of a relation beforehand, hangs on how rare
-        alike pairs are; and no head has any doubts, or is sure.
+        The threshold and the prior depend on how rare alike pairs are. There is no head, so
+        down-weighting and self-training are off.
         """
         return replace(
             super().recipe(encoder),

@@ -40,7 +40,7 @@ not."""
 
 @dataclass(frozen=True)
 class FittedTask:
-    """Embeddings with the head that answers from them."""
+    """Embeddings and the head that predicts from them."""
 
     task: Task
     fitted: FittedEmbedding

@@ -99,12 +99,12 @@ class NodeClassification(Task):
         choice: Selected,
         seed: int,
     ) -> LogisticHead | None:
-        """Logistic regression, its strength chosen by cross-validation on the training labels.
+        """Logistic regression, with C chosen by cross-validation on the training labels.
 
         Good enough to be compared; `finish_head` fits it to the end.
 
         The label relations have seen those labels, so the accuracy it finds is too high. It decides
-        the strength, the doubt and whether to fit again; docs/accuracy.md has what that costs.
+        C, the weight of the encoders and whether to fit again; docs/accuracy.md shows the cost.
         """
         known, codes = side.labelled, side.labels[side.labelled]
         return fit_logistic(take_rows(embedding, known), codes, seed=seed, refit=False)

@@ -26,7 +26,7 @@ class NodePredictions:
 
     @property
     def predictions(self) -> np.ndarray:
-        """The likeliest class code of every node."""
+        """The most likely class code of every node."""
         return np.asarray(self.probabilities.argmax(axis=1))
 
     def of(self, nodes: np.ndarray) -> np.ndarray:
@@ -75,7 +75,10 @@ class ComputedPredictions(NodePredictions):
 
 @dataclass(frozen=True)
 class LinkScores:
-    """A score for any pairs [2, n]: the higher, the likelier a link."""
+    """A score for any pairs [2, n]: the higher, the more likely a link.
+
+    For a fit of XTCL it is `SignalHead.score` of `xtcl.tasks.link_head`.
+    """
 
     score: Callable[[np.ndarray], np.ndarray]
 
