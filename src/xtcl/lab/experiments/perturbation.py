@@ -263,7 +263,7 @@ class PerturbedLabels(Experiment):
 
     Three graphs a point, each with labels bent in another way, and five splits of each, as in the
     paper; quick: one graph and one split. On Cora the paper's rule does the reverse of what it is
-    for, so ours stands beside it (`xtcl.experiments.perturbation` says why).
+    for, so ours stands beside it (`xtcl.lab.experiments.perturbation` says why).
     """
 
     name: ClassVar[str] = "perturbation"
