@@ -104,7 +104,7 @@ class NodeClassification(Task):
         Good enough to be compared; `finish_head` fits it to the end.
 
         The label relations have seen those labels, so the accuracy it finds is too high. It decides
-        the strength, the doubt and whether to fit again; docs/accuracy.md has what that costs.
+        C, the downweighting and whether to fit again; docs/accuracy.md has what that costs.
         """
         known, codes = side.labelled, side.labels[side.labelled]
         return fit_logistic(take_rows(embedding, known), codes, seed=seed, refit=False)
