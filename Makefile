@@ -1,5 +1,5 @@
 # make demo   XTCL on Cora, from nothing to a scored run
-# make quick  the tests of single parts, in under two minutes; no style, no types
+# make quick  the tests that are not marked slow, two minutes; no style, no types
 # make test   everything that must hold
 # make fuzz   tests of made-up inputs, with twelve times as many
 # make large  a fit of 100,000 nodes under a limit of memory, in minutes

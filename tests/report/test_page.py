@@ -253,7 +253,7 @@ def test_few_pairs_are_no_headline_where_many_speak() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "verdict"), [(60, "no more apart than 60 nodes can tell"), (6000, "too sure")]
+    ("count", "verdict"), [(60, "no more apart than 60 nodes can tell"), (6000, "overconfident")]
 )
 def test_few_nodes_give_no_verdict_on_probabilities(count: int, verdict: str) -> None:
     right = np.arange(count) < 0.8 * count

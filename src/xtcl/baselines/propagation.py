@@ -130,14 +130,14 @@ def _fit_links(
 ) -> LinkScores:
     links = hide_links(side, VALIDATION_LINK_SHARE, seed)
     parts = smoothed_attributes(links.graph, device)
-    judged = {}
+    scored = {}
     with progress.stage("choosing how far to smooth", len(VARIANTS)) as advance:
         for variant in VARIANTS:
-            judged[variant] = principal_product(links, _link_rows(parts, variant), seed, device)
+            scored[variant] = principal_product(links, _link_rows(parts, variant), seed, device)
             advance(1)
-    best = max(VARIANTS, key=lambda variant: judged[variant].auc)
+    best = max(VARIANTS, key=lambda variant: scored[variant].auc)
     rows = _link_rows(smoothed_attributes(side.graph, device), best)
-    head = fit_chosen(judged[best].head, side, rows, seed, device=device)
+    head = fit_chosen(scored[best].head, side, rows, seed, device=device)
     return LinkScores(lambda pairs: head.score(rows, pairs, device))
 
 

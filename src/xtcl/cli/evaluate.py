@@ -179,7 +179,7 @@ def tune(
     task: options.TaskOption = options.TaskName.nodes,
     encoder: options.EncoderOption = options.EncoderName.gcn,
     trials: Annotated[int, typer.Option(min=1, help="How many recipes to try.")] = 30,
-    rounds: Annotated[int, typer.Option(min=1, help="Fits that judge each of them.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Fits per trial.")] = 3,
     seed: options.SeedOption = 0,
     train: options.TrainOption = None,
     out: Annotated[Path, typer.Option(help="Recipe file to write.")] = Path("tuned.toml"),
@@ -260,10 +260,10 @@ def _show(described: dict[str, Any], changes: dict[str, Any], out: Path) -> None
     figures.add_row("default", f"{described['default_hidden']:.2f}")
     figures.add_row(f"best of {described['trials']}", f"{described['best_hidden']:.2f}")
     console.print(figures)
-    said = [f"{n} {p:.3g}" if isinstance(p, float) else f"{n} {p}" for n, p in changes.items()]
-    told = f"Changed: {', '.join(said)}." if said else "Nothing did better than the default."
+    values = [f"{n} {p:.3g}" if isinstance(p, float) else f"{n} {p}" for n, p in changes.items()]
+    text = f"Changed: {', '.join(values)}." if values else "Nothing did better than the default."
     console.print(
-        f"\n{told}\nRecipe written to {out}: use it with `xtcl fit --config {out}`.",
+        f"\n{text}\nRecipe written to {out}: use it with `xtcl fit --config {out}`.",
         soft_wrap=True,
         markup=False,
     )

@@ -1,7 +1,7 @@
 """Rows of several relations in one view, the same interface in exact mode and in top-k mode.
 
 `DenseRows` computes whole rows (exact mode). `xtcl.relations.topk_rows.TopKRows` searches for the
-best of each row (top-k mode). `make_rows` is the one place that chooses between them.
+best of each row (top-k mode). `make_rows` chooses between them for a fit.
 """
 
 from __future__ import annotations
@@ -145,8 +145,9 @@ def make_rows(
     store: RelationStore | None = None,
     cached: Mapping[str, Levels] | None = None,
 ) -> RelationRows:
-    """The rows of exact mode, or with a `cap` those of top-k mode.
+    """The rows of a fit: those of exact mode, or with a `cap` those of top-k mode.
 
+    `DenseRows` are made directly only where whole rows of levels are needed.
     `cached` are levels from `cached_levels`, which are not computed again.
     """
     from xtcl.relations.topk_rows import TopKRows  # which imports this module

@@ -51,7 +51,7 @@ def _quality(
     head = "How good it is"
     if nodes is not None:
         low, high = nodes.interval
-        few = " That is few nodes to judge by." if nodes.count < _MIN_TEST_NODES else ""
+        few = " That is a small sample." if nodes.count < _MIN_TEST_NODES else ""
         return SummaryText(
             head,
             f"Of {nodes.count:,} nodes whose label was kept from the fit, it gives "
@@ -112,19 +112,19 @@ def calibration_text(nodes: NodeTest) -> SummaryText:
     gap = found.mean_confidence - found.accuracy
     low, high = nodes.interval
     if found.ece <= _SMALL_GAP:
-        verdict = "you can take its probabilities at their word"
+        assessment = "you can take its probabilities at their word"
     elif low <= found.mean_confidence <= high and abs(gap) >= _SMALL_GAP:
-        verdict = f"no more apart than {nodes.count:,} nodes can tell"
+        assessment = f"no more apart than {nodes.count:,} nodes can tell"
     elif abs(gap) < _SMALL_GAP:
-        verdict = "right on average, but too high in places and too low in others"
+        assessment = "right on average, but too high in places and too low in others"
     elif gap > 0:
-        verdict = "it is too sure of itself"
+        assessment = "it is overconfident"
     else:
-        verdict = "it is more modest than it need be"
+        assessment = "it is underconfident"
     return SummaryText(
         "How far to trust a probability",
         f"On held-out nodes it says {percent(found.mean_confidence)} on average, and is right for "
-        f"{percent(found.accuracy)}: {verdict} (mean gap {100 * found.ece:.1f} points).",
+        f"{percent(found.accuracy)}: {assessment} (mean gap {100 * found.ece:.1f} points).",
     )
 
 

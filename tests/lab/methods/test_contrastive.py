@@ -57,7 +57,7 @@ TRUTH = np.where(TINY.labels >= 0, TINY.labels, np.arange(30) % 3)
 
 
 def table_of(method: Contrastive, side: TrainingData = TINY, seed: int = 0) -> np.ndarray:
-    return method.positives(side, MANY, seed=seed, device=CPU, progress=Progress())
+    return method.positives(side, MANY, FitOptions(seed=seed, device=CPU))
 
 
 def near(side: TrainingData) -> Listing:
@@ -178,16 +178,8 @@ class Borrowed(Contrastive):
     name: ClassVar[str] = "borrowed"
     title: ClassVar[str] = "Borrowed"
 
-    def positives(
-        self,
-        side: TrainingData,
-        recipe: FitConfig,
-        *,
-        seed: int,
-        device: torch.device,
-        progress: Progress,
-    ) -> np.ndarray:
-        options = FitOptions(seed=seed, device=device)
+    def positives(self, side: TrainingData, recipe: FitConfig, options: FitOptions) -> np.ndarray:
+        options = FitOptions(seed=options.seed, device=options.device)
         return sample_positives(side.graph, NodeClassification(), recipe, options).positives
 
 

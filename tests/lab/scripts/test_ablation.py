@@ -17,7 +17,7 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.provenance import provenance
 from xtcl.lab.experiments.records import RecordFile
-from xtcl.lab.scripts import ablation, ablation_debiased, kept
+from xtcl.lab.scripts import ablation, ablation_debiased, records_of_splits
 from xtcl.lab.scripts.ablation_debiased import DebiasedLoss, all_chances, fit_debiased
 from xtcl.lab.scripts.ablation_reestimation import (
     PosteriorAgreement,
@@ -27,7 +27,7 @@ from xtcl.lab.scripts.ablation_reestimation import (
 from xtcl.lab.scripts.ablation_rows import DEFAULT, ENCODER, ROWS, Row
 from xtcl.lab.scripts.ablation_tables import page
 from xtcl.lab.scripts.ablation_weighted import ScoreWeightedLoss, fit_weighted
-from xtcl.lab.scripts.kept import conditions
+from xtcl.lab.scripts.records_of_splits import conditions
 from xtcl.model_selection.evaluate import make_split
 from xtcl.nn.loss import Loss, contrastive_loss
 from xtcl.progress import Progress
@@ -97,7 +97,7 @@ def test_changes_reach_the_member_they_name() -> None:
 def test_the_code_of_the_scripts_is_a_condition() -> None:
     found = conditions(CPU)
     assert found["versions"].pop("scripts") == source_digest(
-        Path(kept.__file__).parent.glob("*.py")
+        Path(records_of_splits.__file__).parent.glob("*.py")
     )
     assert found == provenance(CPU)
 

@@ -33,7 +33,7 @@ def test_rules_take_strengths_of_the_list_and_the_package_s_own() -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(3, size=60)
     rows = np.eye(3)[labels] + rng.normal(size=(60, 3))
-    found = penalty.strengths_by_rule(rows, labels, 4, CPU)
+    found = penalty.c_by_rule(rows, labels, 4, CPU)
     for rule in ("accuracy", "likelihood", "calibrated likelihood"):
         assert found[rule] in C_VALUES
     between = np.sqrt(found["accuracy"] * found["likelihood"])

@@ -128,12 +128,10 @@ def select_names(kind: str, wanted: Sequence[str] | None, usual: Sequence[str]) 
     return [name for name in usual if name in wanted]
 
 
-Told = Callable[[str], None]
+Log = Callable[[str], None]
 
 
-def run_missing(
-    runs: Sequence[Run], file: RecordFile, context: Context, tell: Told
-) -> list[Record]:
+def run_missing(runs: Sequence[Run], file: RecordFile, context: Context, log: Log) -> list[Record]:
     """The records of all runs; those that `file` does not hold yet are made.
 
     A run that cannot be made (a system that refuses a graph, or a GPU that is too small) is
@@ -144,17 +142,15 @@ def run_missing(
     kept = read_records(runs, file)
     missing = [m for m in runs if m.key not in kept]
     if kept:
-        tell(f"{len(kept)} of {len(runs)} runs are there already.")
+        log(f"{len(kept)} of {len(runs)} runs are there already.")
     try:
-        kept |= _run(missing, file, context, tell)
+        kept |= _run(missing, file, context, log)
     finally:
         file.fold()
     return [kept[m.key] for m in runs if m.key in kept]
 
 
-def _run(
-    missing: Sequence[Run], file: RecordFile, context: Context, tell: Told
-) -> dict[str, Record]:
+def _run(missing: Sequence[Run], file: RecordFile, context: Context, log: Log) -> dict[str, Record]:
     """The records of the runs that could be made; each is in the file as soon as it is made."""
     made: dict[str, Record] = {}
     missed: set[str] = set()
@@ -165,18 +161,18 @@ def _run(
             found = run.measure(context)
         except MissingDatasetError as absent:
             if absent.name not in missed:
-                tell(f"All runs on {absent.name} are left out: {absent}")
+                log(f"All runs on {absent.name} are left out: {absent}")
             missed.add(absent.name)
             continue
         except (XTCLError, torch.OutOfMemoryError) as refused:
-            tell(f"{run.key} was left out: {refused}")
+            log(f"{run.key} was left out: {refused}")
             continue
         seconds = time.perf_counter() - start
         record = Record(run.what, found, round(seconds, 3), **provenance(context.device))
         file.append(run.key, asdict(record))
         made[run.key] = record
         left = (time.perf_counter() - began) / number * (len(missing) - number)
-        tell(
+        log(
             f"{number} of {len(missing)}: {run.key} in {spell_out(seconds)}"
             + (f"; about {spell_out(left)} to go" if left else "")
         )

@@ -23,7 +23,7 @@ from xtcl.lab.experiments.experiment import (
 from xtcl.model_selection.evaluate import make_split
 from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.registry import relation_title
-from xtcl.relations.rows import DenseRows
+from xtcl.relations.rows import make_rows
 from xtcl.relations.view import TrainingView
 from xtcl.report.charts import DASH, PALETTE, page, picture, table
 from xtcl.sampling.bootstrap import PERCENTILES, resampled_counts
@@ -116,7 +116,7 @@ def counts_by_part(
     first, tables = 0, []
     with context.progress.stage("counting pairs", len(folds)) as advance:
         for fold in folds:
-            rows = DenseRows(sampler.relations_, fold.view, sampler.settings.quantiles)
+            rows = make_rows(sampler.relations_, fold.view, sampler.settings.quantiles)
             parts = max(1, min(NUM_PARTS // len(folds), len(fold.queries)))
             for number, part in enumerate(np.array_split(rng.permutation(fold.queries), parts)):
                 group[part] = first + number

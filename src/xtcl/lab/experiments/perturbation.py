@@ -7,7 +7,7 @@ read it so:
 
 * The first node goes onto the stack. When the stack runs empty, another random node does.
 * The most similar node lies on top; the paper names no order.
-* A perturbed node's label is settled. As printed, a later node may overwrite it, which undoes the
+* A perturbed node's label is fixed. As printed, a later node may overwrite it, which undoes the
   agreement that the walk was made for.
 * A node is perturbed when it is taken from the stack. A label handed to a node that is still there
   when the walk ends is withdrawn, so that exactly p nodes are perturbed and all others keep their
@@ -127,13 +127,13 @@ def copied(
 ) -> np.ndarray:
     """Each node of `order` hands its label on; the last one to do so before its turn counts."""
     new = labels.copy()
-    settled = np.zeros(len(labels), dtype=bool)
+    fixed = np.zeros(len(labels), dtype=bool)
     for node in order:
-        settled[node] = True
+        fixed[node] = True
         others = pairs.of(node)
-        reached = (rng.random(len(others)) < ratio) & ~settled[others]
+        reached = (rng.random(len(others)) < ratio) & ~fixed[others]
         new[others[reached]] = new[node]
-    return np.where(settled, new, labels)
+    return np.where(fixed, new, labels)
 
 
 def voted(
@@ -263,7 +263,7 @@ class PerturbedLabels(Experiment):
 
     Three graphs a point, each with labels bent in another way, and five splits of each, as in the
     paper; quick: one graph and one split. On Cora the paper's rule does the reverse of what it is
-    for, so ours stands beside it (`xtcl.experiments.perturbation` says why).
+    for, so ours stands beside it (`xtcl.lab.experiments.perturbation` says why).
     """
 
     name: ClassVar[str] = "perturbation"
@@ -291,8 +291,8 @@ class PerturbedLabels(Experiment):
             split = make_split(bent, "nodes", seed)
             assert isinstance(split, NodeSplit)  # noqa: S101 - that is what the task has
             assert bent.labels is not None  # noqa: S101 - Cora has labels
-            told = label_information(bent.labels, pairs)
-            return run_node_method(bent, split, method, seed, context) | {"information": told}
+            information = {"information": label_information(bent.labels, pairs)}
+            return run_node_method(bent, split, method, seed, context) | information
 
         what = {"rule": rule, "number": number, "method": method, "graph": draw, "seed": seed}
         return Run(what, measure)
@@ -344,9 +344,11 @@ def draw_perturbed_labels(
 
 def _information(records: Sequence[Record]) -> str:
     """What the relation tells about the labels: the mean over graphs, each counted once."""
-    told: dict[int, dict[int, float]] = {}
+    information: dict[int, dict[int, float]] = {}
     for record in records:
-        graphs = told.setdefault(record.what["number"], {})
+        graphs = information.setdefault(record.what["number"], {})
         graphs[record.what["graph"]] = record.found["information"]
-    rows = [[str(n), f"{1e4 * np.mean(list(told[n].values())):.2f}"] for n in sorted(told)]
+    rows = [
+        [str(n), f"{1e4 * np.mean(list(information[n].values())):.2f}"] for n in sorted(information)
+    ]
     return table([AXIS, "what the relation tells about the labels, 1e-4 nats"], rows)

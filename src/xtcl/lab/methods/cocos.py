@@ -266,7 +266,7 @@ def _surprise(
 
 
 class SharingGCN(TwoLayerGCN):
-    """A GCN whose nodes may be given each other's attributes, and a judge of pairs of its rows."""
+    """A GCN whose nodes may swap their attributes, with a discriminator of pairs of its rows."""
 
     def __init__(
         self, in_features: int, hidden: int, width: int, dropout: float, discriminator: int

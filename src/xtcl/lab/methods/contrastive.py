@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -64,15 +65,7 @@ class Contrastive(Method):
         self.recipe = recipe
 
     @abstractmethod
-    def positives(
-        self,
-        side: TrainingData,
-        recipe: FitConfig,
-        *,
-        seed: int,
-        device: torch.device,
-        progress: Progress,
-    ) -> np.ndarray:
+    def positives(self, side: TrainingData, recipe: FitConfig, options: FitOptions) -> np.ndarray:
         """A table [V, B] with `recipe.positives` positives of each node, -1 in empty places.
 
         A node without any is no anchor.
@@ -91,14 +84,14 @@ class Contrastive(Method):
         self.check_task(task)
         nodes = NodeClassification()
         recipe = self.recipe or nodes.recipe("gcn")
-        table = self.positives(side, recipe, seed=seed, device=device, progress=progress)
+        options = FitOptions(encoder="gcn", seed=seed, device=device, progress=progress)
+        table = self.positives(side, recipe, options)
         if not (table >= 0).any():
             raise DataError(
                 f"{self.title} finds no positive for any node of graph '{side.graph.name}': "
                 "give more labels or links, or attributes that say more."
             )
-        named = _Naming(progress, self.title)
-        options = FitOptions(encoder="gcn", seed=seed, device=device, progress=named)
+        options = replace(options, progress=_Naming(progress, self.title))
         found = SampledPositives(unlearned_sampler(side, device), table)
         plan = recipe.ensembles[0]
         fitted = train_ensemble(side.graph, nodes, recipe, plan, found, options)
@@ -144,17 +137,9 @@ class CeilingSCL(Contrastive):
         super().__init__(recipe)
         self.truth = truth
 
-    def positives(
-        self,
-        side: TrainingData,
-        recipe: FitConfig,
-        *,
-        seed: int,
-        device: torch.device,
-        progress: Progress,
-    ) -> np.ndarray:
+    def positives(self, side: TrainingData, recipe: FitConfig, options: FitOptions) -> np.ndarray:
         """Any nodes of the same class."""
-        return class_positives(self._true_labels(side), recipe.positives, seed=seed)
+        return class_positives(self._true_labels(side), recipe.positives, seed=options.seed)
 
     def _true_labels(self, side: TrainingData) -> np.ndarray:
         if self.truth is None:
@@ -194,18 +179,10 @@ class NaiveTCL(Contrastive):
     name: ClassVar[str] = "naive-tcl"
     title: ClassVar[str] = "Naive TCL"
 
-    def positives(
-        self,
-        side: TrainingData,
-        recipe: FitConfig,
-        *,
-        seed: int,
-        device: torch.device,
-        progress: Progress,
-    ) -> np.ndarray:
+    def positives(self, side: TrainingData, recipe: FitConfig, options: FitOptions) -> np.ndarray:
         """Labelled nodes of the same class, else nodes that are above for some relation."""
-        alike = class_positives(side.labels, recipe.positives, seed=seed)
-        near = relation_positives(side, recipe, seed=seed, device=device, progress=progress)
+        alike = class_positives(side.labels, recipe.positives, seed=options.seed)
+        near = relation_positives(side, recipe, options)
         return np.where(alike == NO_NODE, near, alike)
 
 
@@ -222,17 +199,9 @@ class SCL(Contrastive):
     name: ClassVar[str] = "scl"
     title: ClassVar[str] = "SCL"
 
-    def positives(
-        self,
-        side: TrainingData,
-        recipe: FitConfig,
-        *,
-        seed: int,
-        device: torch.device,
-        progress: Progress,
-    ) -> np.ndarray:
+    def positives(self, side: TrainingData, recipe: FitConfig, options: FitOptions) -> np.ndarray:
         """Labelled nodes of the same class."""
-        return class_positives(side.labels, recipe.positives, seed=seed)
+        return class_positives(side.labels, recipe.positives, seed=options.seed)
 
 
 def class_positives(labels: np.ndarray, number: int, *, seed: int) -> np.ndarray:
@@ -269,41 +238,26 @@ class SSCL(Contrastive):
     name: ClassVar[str] = "sscl"
     title: ClassVar[str] = "SSCL"
 
-    def positives(
-        self,
-        side: TrainingData,
-        recipe: FitConfig,
-        *,
-        seed: int,
-        device: torch.device,
-        progress: Progress,
-    ) -> np.ndarray:
+    def positives(self, side: TrainingData, recipe: FitConfig, options: FitOptions) -> np.ndarray:
         """Nodes that are above for some relation."""
-        return relation_positives(side, recipe, seed=seed, device=device, progress=progress)
+        return relation_positives(side, recipe, options)
 
 
-def relation_positives(
-    side: TrainingData,
-    recipe: FitConfig,
-    *,
-    seed: int,
-    device: torch.device,
-    progress: Progress,
-) -> np.ndarray:
+def relation_positives(side: TrainingData, recipe: FitConfig, options: FitOptions) -> np.ndarray:
     """A table [V, B]: for each place a relation at random, then one of its above nodes.
 
     The draws are the same for any height of the blocks. A node that nobody is above with has -1.
     """
-    sampler = unlearned_sampler(side, device)
+    sampler = unlearned_sampler(side, options.device)
     rows = DenseRows(sampler.relations_, sampler.view_, recipe.sampler.quantiles[-1:])
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(options.seed)
     found = []
-    with progress.stage("finding positives", rows.num_nodes) as advance:
+    with options.progress.stage("finding positives", rows.num_nodes) as advance:
         for nodes in rows.blocks(
             all_nodes(rows.num_nodes), rows_per_block(rows.num_nodes, rows.device)
         ):
             shape = (len(nodes), len(rows.relations) + 1, recipe.positives)
-            chances = torch.from_numpy(rng.random(shape)).to(device)
+            chances = torch.from_numpy(rng.random(shape)).to(options.device)
             of_each = [_draw(above, chances[:, -1]) for _, above in rows(nodes)]
             found.append(_of_one(torch.stack(of_each, dim=1), chances[:, :-1]).cpu().numpy())
             advance(len(nodes))

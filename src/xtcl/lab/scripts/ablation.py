@@ -34,10 +34,10 @@ from xtcl.lab.experiments.provenance import evaluate_into
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.ablation_rows import ENCODER, ROWS, Row
 from xtcl.lab.scripts.ablation_tables import page
-from xtcl.lab.scripts.kept import conditions, keep, tell
 from xtcl.lab.scripts.options import names, run_options
 from xtcl.lab.scripts.protocol import TASKS
 from xtcl.lab.scripts.purity import share_of_same_class, share_of_test_links
+from xtcl.lab.scripts.records_of_splits import add_split, conditions, print_split
 from xtcl.model_selection.evaluate import make_split
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
@@ -125,8 +125,8 @@ def run(folder: Path, graph: Graph, task: str, row: Row, splits: int, device: to
 
     def on_split(seed: int, figure: float, seconds: float) -> None:
         right = share_of_right(method.positives, graph, task, seed)
-        keep(purity, cell, seed, round(100 * right, 2))
-        tell(cell, seed, figure, seconds)
+        add_split(purity, cell, seed, round(100 * right, 2))
+        print_split(cell, seed, figure, seconds)
 
     recipe = method.recipe(task)
     evaluate_into(

@@ -3,13 +3,13 @@
     PYTHONPATH=src python -m xtcl.lab.scripts.clean_choices [--datasets cora,...] [--encoder gcn]
         [--splits N] [--device auto] [--data DIR] [--out results/clean-choices]
 
-The package chooses the penalty of the head, how much of what was learned to keep (`doubt`)
-and whether to fit the head a second time by labels held out of the head alone; the label relations
-have seen them. Here every fifth of the training labels is hidden once from relations, sampler,
+The package chooses the penalty of the head, the weight of the learned part (`downweight`) and
+whether to fit the head a second time by labels held out of the head alone; the label relations have
+seen them. Here every fifth of the training labels is hidden once from relations, sampler,
 training and head, and the five fits choose together:
 
-    penalty      the posterior mean over strengths, as in the package
-    doubt        the likelier of both embeddings
+    penalty      the posterior mean of C, as in the package
+    downweight   the likelier of both embeddings
     second fit   where the hidden labels are mostly right
 
 The last fit then has all training labels and nothing left to choose: six fits instead of one. On
@@ -36,9 +36,9 @@ from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.provenance import evaluate_into
 from xtcl.lab.experiments.records import RecordFile
-from xtcl.lab.scripts.kept import conditions, keep, tell
 from xtcl.lab.scripts.options import run_options
 from xtcl.lab.scripts.protocol import SPLITS
+from xtcl.lab.scripts.records_of_splits import add_split, conditions, print_split
 from xtcl.model_selection.tune import VALIDATION_FOLDS, validation_splits
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
@@ -58,12 +58,16 @@ ENCODERS = ("gcn", "gat")
 TASK = make_task("nodes")
 
 
-class Judged(NamedTuple):
-    """What hidden labels say of one kind of embedding."""
+class ScoredC(NamedTuple):
+    """The C that hidden labels choose for one kind of embedding, and their scores."""
 
-    strength: float
+    C: float
     likelihood: float
     accuracy: float
+
+    def as_record(self) -> dict[str, float]:
+        """With the keys of the stored records, where C is called strength."""
+        return {"strength": self.C, "likelihood": self.likelihood, "accuracy": self.accuracy}
 
 
 class CleanChoices(Method):
@@ -95,34 +99,34 @@ class CleanChoices(Method):
             for found, embedding in zip(scores, embeddings(seen, options), strict=True):
                 found.append(hidden_scores(embedding, side, split))
             hidden.append(torch.from_numpy(side.labels[split.test]))
-        judged = [judge(torch.cat(found, dim=1), torch.cat(hidden)) for found in scores]
-        best = int(np.argmax([each.likelihood for each in judged]))
-        right = judged[best].accuracy
+        scored = [score(torch.cat(found, dim=1), torch.cat(hidden)) for found in scores]
+        best = int(np.argmax([each.likelihood for each in scored]))
+        right = scored[best].accuracy
         self.chosen = {
-            "all that was learned": judged[0]._asdict(),
-            "in doubt": judged[1]._asdict(),
+            "all that was learned": scored[0].as_record(),
+            "in doubt": scored[1].as_record(),
             "doubts": bool(best),
             "second fit": right >= MIN_CV_ACCURACY,
         }
         embedding = embeddings(side, options)[best]
         known, codes = side.labelled, side.labels[side.labelled]
-        (head,) = logistic_path(take_rows(embedding, known), codes, Cs=[judged[best].strength])
+        (head,) = logistic_path(take_rows(embedding, known), codes, Cs=[scored[best].C])
         head = self_train(replace(head, cv_accuracy_=right), embedding, known, codes, seed=seed)
         return NodePredictions(head.predict_proba(embedding, side.graph.num_classes))
 
 
 def embeddings(side: TrainingData, options: FitOptions) -> tuple[Tensor, Tensor]:
-    """With all that was learned, and with as much as the recipe leaves in doubt."""
+    """With the learned part in full, and with it downweighted."""
     assert isinstance(options.encoder, str)  # noqa: S101 - it is one of ENCODERS
     recipe = TASK.recipe(options.encoder)
     found = sample_positives(side.graph, TASK, recipe, options)
     fitted = train_ensemble(side.graph, TASK, recipe, recipe.ensembles[0], found, options)
-    doubted = with_downweighted_encoder(fitted, side.graph.num_attributes, recipe.downweight)
-    return fitted.embedding, doubted.embedding
+    downweighted = with_downweighted_encoder(fitted, side.graph.num_attributes, recipe.downweight)
+    return fitted.embedding, downweighted.embedding
 
 
 def hidden_scores(embedding: Tensor, side: TrainingData, split: NodeSplit) -> Tensor:
-    """Log-chances [strengths, hidden labels, classes] by heads that know the others."""
+    """Log-probabilities [values of C, hidden labels, classes] by heads fitted on the others."""
     rows, asked = take_rows(embedding, split.train), take_rows(embedding, split.test)
     chances = [
         head.predict_proba(asked, side.graph.num_classes)
@@ -131,12 +135,12 @@ def hidden_scores(embedding: Tensor, side: TrainingData, split: NodeSplit) -> Te
     return torch.from_numpy(np.stack(chances)).clamp_min(1e-12).log()
 
 
-def judge(scores: Tensor, codes: Tensor) -> Judged:
-    """The strength that all hidden labels together speak for."""
+def score(scores: Tensor, codes: Tensor) -> ScoredC:
+    """The posterior mean of C over all hidden labels."""
     likelihood = [calibrated_likelihood(each, codes) for each in scores]
     best = int(np.argmax(likelihood))
     accuracy = float((scores[best].argmax(dim=1) == codes).double().mean())
-    return Judged(posterior_mean(C_VALUES, likelihood, len(codes)), likelihood[best], accuracy)
+    return ScoredC(posterior_mean(C_VALUES, likelihood, len(codes)), likelihood[best], accuracy)
 
 
 def method_of(encoder: str) -> CleanChoices:
@@ -163,8 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cell = f"{dataset}-{method.name}"
 
         def on_split(seed: int, figure: float, seconds: float, cell: str = cell) -> None:
-            keep(choices, cell, seed, method.chosen)
-            tell(cell, seed, figure, seconds)
+            add_split(choices, cell, seed, method.chosen)
+            print_split(cell, seed, figure, seconds)
 
         evaluate_into(
             RecordFile(chosen.out / "clean-choices.jsonl"),

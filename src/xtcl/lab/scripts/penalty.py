@@ -8,7 +8,7 @@ For the embedding of xtcl-gcn and for smoothed attributes without training, on s
 of every split by rows and rule, and tables.md. Most rules see held-out training labels, which the
 label relations of the embedding have seen as well; "hidden from the whole fit" sees a fifth of the
 training labels that a fit of its own, from relations to head, has not. "oracle" is the best of the
-strengths by the test labels themselves, which no rule can know.
+values of C by the test labels themselves, which no rule can know.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.records import RecordFile
-from xtcl.lab.scripts.kept import conditions
 from xtcl.lab.scripts.options import run_options
 from xtcl.lab.scripts.protocol import DATASETS
+from xtcl.lab.scripts.records_of_splits import conditions
 from xtcl.model_selection.evaluate import make_split
 from xtcl.model_selection.tune import validation_splits
 from xtcl.report.charts import table
@@ -100,20 +100,20 @@ def measure(graph: Graph, seed: int, device: torch.device) -> dict[str, dict[str
     side = training_data(graph, split)
     options = FitOptions(seed=seed, device=device)
     kinds = kinds_of_rows(side, options)
-    hidden_strengths = strengths_by_hiding(side, seed, options)
+    hidden_c = c_by_hiding(side, seed, options)
     known, labels = side.labelled, side.labels[side.labelled]
     assert graph.labels is not None  # noqa: S101 - a node split has seen to it
     truth = graph.labels[split.test]
     found = {}
     for name, rows in kinds.items():
-        chosen = strengths_by_rule(rows[known], labels, seed, device)
+        chosen = c_by_rule(rows[known], labels, seed, device)
         chosen |= {f"C = {c:g}": c for c in FIXED}
-        chosen["hidden from the whole fit"] = hidden_strengths[name]
+        chosen["hidden from the whole fit"] = hidden_c[name]
         wanted = sorted({*chosen.values(), *C_VALUES})
         heads = logistic_path(rows[known], labels, Cs=wanted, device=device)
         right = {head.C_: (head.predict(rows[split.test]) == truth).mean() for head in heads}
-        accuracy = {rule: right[strength] for rule, strength in chosen.items()}
-        accuracy["oracle"] = max(right[strength] for strength in C_VALUES)
+        accuracy = {rule: right[c] for rule, c in chosen.items()}
+        accuracy["oracle"] = max(right[c] for c in C_VALUES)
         found[name] = {rule: round(100 * float(share), 3) for rule, share in accuracy.items()}
     return found
 
@@ -132,7 +132,7 @@ def _embedding(side: TrainingData, options: FitOptions) -> np.ndarray:
     return fit_task(side, make_task("nodes"), options=options).fitted.embedding.cpu().numpy()
 
 
-def strengths_by_hiding(side: TrainingData, seed: int, options: FitOptions) -> dict[str, float]:
+def c_by_hiding(side: TrainingData, seed: int, options: FitOptions) -> dict[str, float]:
     """For each kind of rows the posterior mean by labels that a whole fit has not seen."""
     (split,) = validation_splits(side, "nodes", 1, seed)
     assert isinstance(split, NodeSplit)  # noqa: S101 - nodes are asked for
@@ -150,10 +150,10 @@ def strengths_by_hiding(side: TrainingData, seed: int, options: FitOptions) -> d
     return found
 
 
-def strengths_by_rule(
+def c_by_rule(
     rows: np.ndarray, labels: np.ndarray, seed: int, device: torch.device
 ) -> dict[str, float]:
-    """The strength that each rule takes."""
+    """The C that each rule takes."""
     problem = prepare_rows(rows, labels, True, device)
     turned, codes, classes = problem.rotated.coordinates, problem.codes, len(problem.classes)
     fold_of = torch.from_numpy(stratified_folds(codes.cpu().numpy(), FOLDS, seed)).to(codes)

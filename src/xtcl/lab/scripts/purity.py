@@ -25,8 +25,8 @@ from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, pair_keys, pairs_among
 from xtcl.lab.experiments.records import RecordFile
-from xtcl.lab.scripts.kept import conditions
 from xtcl.lab.scripts.options import run_options
+from xtcl.lab.scripts.records_of_splits import conditions
 from xtcl.model_selection.evaluate import make_split
 from xtcl.relations.rows import NO_NODE
 from xtcl.tasks import make_task

@@ -29,9 +29,9 @@ from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.lab.experiments.provenance import evaluate_into
 from xtcl.lab.experiments.records import RecordFile
-from xtcl.lab.scripts.kept import conditions, keep, tell
 from xtcl.lab.scripts.options import run_options
 from xtcl.lab.scripts.protocol import SPLITS, TASKS
+from xtcl.lab.scripts.records_of_splits import add_split, conditions, print_split
 from xtcl.model_selection.tune import Tuned, tune
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
@@ -123,8 +123,8 @@ def run(
 
     def on_split(seed: int, figure: float, seconds: float) -> None:
         assert method.found is not None  # noqa: S101 - the split has just been fitted
-        keep(recipes, cell, seed, described(method.found))
-        tell(cell, seed, figure, seconds)
+        add_split(recipes, cell, seed, described(method.found))
+        print_split(cell, seed, figure, seconds)
 
     evaluate_into(
         file,

@@ -21,12 +21,12 @@ def conditions(device: torch.device) -> dict[str, dict[str, str | int]]:
     return found | {"versions": found["versions"] | {"scripts": SCRIPTS}}
 
 
-def tell(cell: str, seed: int, figure: float, seconds: float) -> None:
-    """One line on stderr."""
+def print_split(cell: str, seed: int, figure: float, seconds: float) -> None:
+    """Print the figure of a split on stderr."""
     print(f"{cell} split {seed}: {figure:.2f} in {seconds:.1f} s", file=sys.stderr, flush=True)
 
 
-def keep(file: RecordFile, key: str, seed: int, value: Any) -> None:
+def add_split(file: RecordFile, key: str, seed: int, value: Any) -> None:
     """Add what belongs to a split to the record with those of the other splits."""
     file.append(key, file.read().get(key, {}) | {str(seed): value})
     file.fold()
