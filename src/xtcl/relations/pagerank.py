@@ -154,11 +154,11 @@ class PageRank(Relation):
         return search
 
 
-Step = Callable[[Tensor, Tensor, Tensor, float], None]
+ChebyshevStep = Callable[[Tensor, Tensor, Tensor, float], None]
 """Takes y_before, which becomes y', y, the nodes u and w."""
 
 
-def _plain_step(walk: sp.csr_array, device: torch.device) -> Step:
+def _plain_step(walk: sp.csr_array, device: torch.device) -> ChebyshevStep:
     links = to_device(walk, device)
 
     def step(before: Tensor, current: Tensor, nodes: Tensor, weight: float) -> None:
@@ -168,7 +168,7 @@ def _plain_step(walk: sp.csr_array, device: torch.device) -> Step:
     return step
 
 
-def _quick_step(walk: sp.csr_array, device: torch.device) -> Step:
+def _quick_step(walk: sp.csr_array, device: torch.device) -> ChebyshevStep:
     from xtcl.relations.triton_kernels import LinkSegments, add_product_
 
     links = LinkSegments.of(walk, device)

@@ -92,7 +92,7 @@ class RelationRows(Protocol):
         number: int,
         tie_break: Relation | None = None,
         exclude: sp.csr_array | None = None,
-    ) -> Scorer:
+    ) -> CandidateScorer:
         """Gives the candidates of a block of nodes, among them the `number` best of each.
 
         The score of a pair is the entry of `table` at its code. `exclude` is a sparse 0/1 matrix of
@@ -131,7 +131,7 @@ NO_NODE = -1
 """Stands for a node where a row has no more candidates."""
 
 
-Scorer = Callable[[Tensor], Candidates]
+CandidateScorer = Callable[[Tensor], Candidates]
 """Takes nodes [b], gives their candidates."""
 
 
@@ -255,7 +255,7 @@ class DenseRows:
         number: int,
         tie_break: Relation | None = None,
         exclude: sp.csr_array | None = None,
-    ) -> Scorer:
+    ) -> CandidateScorer:
         """Gives all nodes as candidates, with their scores. Cost: O(b V) for b nodes."""
         excluded = None if exclude is None else to_device(exclude, self.device)
         is_own = tie_break in self.relations

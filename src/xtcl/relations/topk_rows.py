@@ -19,7 +19,7 @@ from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.cosine import normalize_rows
 from xtcl.relations.relation import Relation, SimilarityRows
 from xtcl.relations.row_source import TOPK_BLOCK_ROWS, Levels, TopKSource
-from xtcl.relations.rows import NO_NODE, Candidates, PairLevel, Scorer
+from xtcl.relations.rows import NO_NODE, Candidates, CandidateScorer, PairLevel
 from xtcl.relations.sparse import CSRGraph, SparseRows
 from xtcl.relations.store.passes import PassRows
 from xtcl.relations.store.relation_store import RelationStore
@@ -136,7 +136,7 @@ class TopKRows:
         number: int,
         tie_break: Relation | None = None,
         exclude: sp.csr_array | None = None,
-    ) -> Scorer:
+    ) -> CandidateScorer:
         """Gives the nodes that some relation lists and that may be among the `number` best.
 
         Ties matter only among those that score at least as high as the last that is chosen, so only

@@ -12,12 +12,10 @@ import torch
 from torch import Tensor
 
 from xtcl.graph.graph import Graph
+from xtcl.graph.validation import Attributes
 from xtcl.relations.sparse import CSRGraph, dense_on
 
 T = TypeVar("T")
-
-
-Attributes = np.ndarray | sp.csr_array
 
 
 ATTRIBUTES, LINKS, LABELS = "attributes", "links", "labels"
