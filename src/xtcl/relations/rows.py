@@ -77,9 +77,6 @@ class RelationRows(Protocol):
         rank's share of a `whole` pass, the store may have their rows as part of that.
         """
 
-    def blocks(self, nodes: Tensor, height: int) -> Iterator[Tensor]:
-        """`nodes`, if any, in blocks of `height` rows, on the device."""
-
     def listed(self, nodes: Tensor, candidates: Tensor | None = None) -> SparseRows:
         """The pairs of `nodes` with all nodes, or with `candidates`, whose code is not 0.
 

@@ -126,6 +126,7 @@ def index_settings(
     propagated over may have been found by an index all the same.
     """
     may_be_used = index_threshold is not None and index_threshold < view.num_nodes
+    # Not by a call: factors made from short lists cost a search, and a store is read to spare it.
     has_factors = type(relation).factors is not Relation.factors
     if not may_be_used or not has_factors or view.device.type != "cpu":
         return {}

@@ -104,10 +104,6 @@ class TopKRows:
                     each.source.index_recall = each.notes.get("index_recall")
             yield passing
 
-    def blocks(self, nodes: Tensor, height: int) -> Iterator[Tensor]:
-        """`nodes`, if any, in blocks of `height` rows, on the device."""
-        return iter(torch.split(nodes.to(self.device), height) if len(nodes) else ())
-
     def listed(self, nodes: Tensor, candidates: Tensor | None = None) -> SparseRows:
         """The pairs of `nodes` whose code is not 0: the lists of all relations, merged.
 

@@ -187,7 +187,7 @@ def test_a_broken_off_pass_leaves_nothing(cap: int | None, tmp_path: Path) -> No
 
     def part() -> None:
         with rows.over(all_nodes(40)) as passing:
-            for number, nodes in enumerate(passing.blocks(all_nodes(40), 10)):
+            for number, nodes in enumerate(torch.split(all_nodes(40), 10)):
                 level_blocks(passing, nodes)
                 if number == 2:
                     raise KeyboardInterrupt

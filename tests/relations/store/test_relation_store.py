@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_stores import (
@@ -259,7 +260,7 @@ def test_a_pass_goes_on_when_a_file_is_damaged(
 
     def run() -> None:
         with rows.over(all_nodes(40)) as passing:
-            for nodes in passing.blocks(all_nodes(40), height):
+            for nodes in torch.split(all_nodes(40), height):
                 (found,) = level_blocks(passing, nodes)
                 (wanted,) = level_blocks(expected, nodes)
                 assert found.equal(wanted)
