@@ -309,7 +309,7 @@ def test_crossfit_labels_are_the_general_algorithm_on_the_folds(seed: int) -> No
         inside = {(u, v): int(alike[u, v]) for u in part for v in part if u != v}
         y |= inside
         for r in sampler.relations_:
-            hidden = view.hiding_labels(np.array(part))
+            hidden = view.without_labels(np.array(part))
             levels[r.name] |= levels_of(r.name, hidden, list(inside), [0.8])
     ordered = by_precision(levels, y, top=1)
     prior = math.log((sum(y.values()) + 0.5) / (len(y) - sum(y.values()) + 0.5))

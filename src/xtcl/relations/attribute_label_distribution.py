@@ -77,9 +77,9 @@ class AttributeLabelDistribution(Relation):
         folds.
         """
         if top is None:
-            labelled = view.label_holders
+            labelled = view.all_labelled
             key = (self.name, self.hops, self.quantile, labelled.tobytes())
-            above = view.once(key, lambda: self._above(view, labelled))
+            above = view.cached(key, lambda: self._above(view, labelled))
             return self._label_sums(above, view, labelled)
         lists = self._lists(view, top)
         return self._label_sums(lists, view, np.arange(view.num_nodes))
@@ -119,4 +119,4 @@ class AttributeLabelDistribution(Relation):
                 lambda block: search(block).matrix(num_nodes), nodes, _LISTS_PER_BLOCK, num_nodes
             )
 
-        return view.once(lists_key(source, source_top), compute)
+        return view.cached(lists_key(source, source_top), compute)

@@ -64,7 +64,7 @@ class GraphDistance(Relation):
     def diameter(self, view: TrainingView) -> int:
         """D, found once."""
         key = ("diameter", self.searches)
-        return view.once(
+        return view.cached(
             key, lambda: largest_component_diameter(view.adjacency, self.searches, view.device)
         )
 

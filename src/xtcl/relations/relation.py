@@ -136,7 +136,7 @@ class Relation(ABC):
     def on(self, view: TrainingView) -> SimilarityRows:
         """Bind the relation to `view`: its rows."""
         if self.shared_by_folds:
-            compute = view.once(self, lambda: self.prepare(view), self.reads)
+            compute = view.cached(self, lambda: self.prepare(view), self.reads)
         else:
             compute = self.prepare(view)
         return SimilarityRows(

@@ -375,7 +375,7 @@ def usable_relations(
     relations: Sequence[Relation], view: TrainingView
 ) -> tuple[tuple[Relation, ...], dict[str, list[str]]]:
     """The relations whose data the view has, and for each of the others what is missing."""
-    missing = {relation.name: sorted(relation.reads - view.evidence) for relation in relations}
+    missing = {relation.name: sorted(relation.reads - view.available) for relation in relations}
     usable = tuple(relation for relation in relations if not missing[relation.name])
     return usable, {name: kinds for name, kinds in missing.items() if kinds}
 

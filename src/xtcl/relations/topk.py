@@ -84,7 +84,7 @@ def topk_search(relation: Relation, view: TrainingView, top: TopK) -> TopKSearch
         return _bound(relation, view, top)
     # An index takes long to build, so views that differ in labels only share it.
     top = top._replace(few_queries=False)
-    return view.once(("topk", relation, top), lambda: _bound(relation, view, top), relation.reads)
+    return view.cached(("topk", relation, top), lambda: _bound(relation, view, top), relation.reads)
 
 
 def _bound(relation: Relation, view: TrainingView, top: TopK) -> TopKSearch:

@@ -63,7 +63,7 @@ def test_every_range_of_rows_is_what_brute_force_finds(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(views(min_nodes=3), st.sampled_from(OURS))
 def test_awkward_graphs(store: RelationStore, view: TrainingView, relation: Relation) -> None:
-    if not relation.reads <= view.evidence:
+    if not relation.reads <= view.available:
         return
     store.put(view, relation, QUANTILES, blocks(view, relation, QUANTILES))
     with existing(store.get(view, relation, QUANTILES)) as stored:
