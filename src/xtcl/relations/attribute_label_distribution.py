@@ -103,9 +103,9 @@ class AttributeLabelDistribution(Relation):
             shape = (len(nodes), len(labelled))
             return sp.csr_array(tuple(part.cpu().numpy() for part in parts), shape=shape)
 
-        everyone = torch.arange(view.num_nodes, device=view.device)
+        all_nodes = torch.arange(view.num_nodes, device=view.device)
         tiles = 1 if view.device.type == "cpu" else _TILES_PER_BLOCK
-        return all_gather_rows(block, everyone, tiles * similarity.tile, len(labelled))
+        return all_gather_rows(block, all_nodes, tiles * similarity.tile, len(labelled))
 
     def _lists(self, view: TrainingView, top: TopK) -> sp.csr_array:
         """Similarity of all nodes to the k best above, a sparse matrix [V, V]."""

@@ -72,7 +72,7 @@ class Relation(ABC):
     """Whether the fields, the code of this xtcl version and what it `reads` of a view decide all
     rows. Only then are they cached and stored. Each class declares it for itself."""
     in_range: ClassVar[bool] = False
-    """Whether similarities are sure to be float32 in [0, 1], so that nobody has to check them."""
+    """Whether similarities are guaranteed to be float32 in [0, 1]; they are not checked then."""
     row_by_row: ClassVar[bool] = False
     """Whether a row is the same to the last bit whatever other rows are computed with it."""
     by_threads: ClassVar[bool] = False
@@ -130,7 +130,7 @@ class Relation(ABC):
 
     @property
     def shared_by_folds(self) -> bool:
-        """Whether it is surely the same for all views that differ in labels only."""
+        """Whether it is the same for all views that differ in labels only."""
         return self.cacheable and not self.reads_labels
 
     def on(self, view: TrainingView) -> SimilarityRows:

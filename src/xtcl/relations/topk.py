@@ -226,9 +226,9 @@ def _best_of_long(row: Tensor, value: Tensor, num_rows: int, top: TopK) -> Tenso
     order = descending(row, value)
     ranked = value.index_select(0, order)  # each row where it was before
     start = torch.searchsorted(row, torch.arange(num_rows + 1, device=row.device))
-    turn = torch.arange(len(row), device=row.device) - start.index_select(0, row)
+    rank_in_row = torch.arange(len(row), device=row.device) - start.index_select(0, row)
     least = at_place(ranked, start, top.place).clamp_min(TINY)
-    chosen = (turn < top.k) & (ranked >= least.index_select(0, row))
+    chosen = (rank_in_row < top.k) & (ranked >= least.index_select(0, row))
     return order.index_select(0, torch.nonzero(chosen).flatten())
 
 

@@ -351,10 +351,10 @@ def steps_within_reach(start: Tensor, end: Tensor, nodes: Tensor, most: int) -> 
     count, height = len(start) - 1, len(nodes)
     device, words = nodes.device, height // _WORD
     block = triton.next_power_of_2(words)
-    turn = torch.arange(height, device=device)
-    own_bit = (1 << (turn % _WORD)).to(torch.int32)  # that of 2^31 is the sign
+    source = torch.arange(height, device=device)
+    own_bit = (1 << (source % _WORD)).to(torch.int32)  # that of 2^31 is the sign
     within = torch.zeros(count * words, dtype=torch.int32, device=device)
-    within.scatter_add_(0, nodes * words + turn // _WORD, own_bit)
+    within.scatter_add_(0, nodes * words + source // _WORD, own_bit)
     following = torch.empty_like(within)
     answer = torch.zeros(count, height, dtype=torch.int16, device=device)
     answer.scatter_(0, nodes[None], most)

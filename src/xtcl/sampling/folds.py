@@ -76,14 +76,14 @@ def link_folds(view: TrainingView, folds: int, rng: np.random.Generator) -> list
     if folds < 2:
         raise UsageError(f"crossfit={folds} must be 0 (off) or at least 2.")
     parts = np.array_split(rng.permutation(links.shape[1]), min(folds, links.shape[1]))
-    everyone = np.arange(view.num_nodes)
+    all_nodes = np.arange(view.num_nodes)
 
     def all_pairs(part: np.ndarray) -> Fold:
         seen = view.without_links(links[:, part])
         target = TrainingView.adjacency_of(links[:, part], view.num_nodes)
         queries = _sample(linked, rng)
-        labels = label_pairs_by_link(target, queries, everyone, known=seen.adjacency)
-        return Fold(seen, queries, everyone, labels)
+        labels = label_pairs_by_link(target, queries, all_nodes, known=seen.adjacency)
+        return Fold(seen, queries, all_nodes, labels)
 
     return [all_pairs(part) for part in parts]
 

@@ -42,8 +42,8 @@ class PatternCounts:
 
     def of_all_ranks(self) -> PatternCounts:
         """The sum of the counts of all ranks: integers, so it does not depend on the shares."""
-        everyone = world()
-        return self.summed(everyone.gather(self.codes), everyone.gather(self.counts))
+        ranks = world()
+        return self.summed(ranks.gather(self.codes), ranks.gather(self.counts))
 
     def levels(self, num_relations: int, num_quantiles: int) -> np.ndarray:
         """The digits of the codes: the level of each relation, [P, R]."""

@@ -98,9 +98,9 @@ def find_positives(
     """
     table = torch.tensor(margin_table(stumps), dtype=torch.float32, device=rows.device)
     shuffle = Shuffle(rows.num_nodes, seed, rows.device)
-    everyone = world()
+    ranks = world()
     every_node = all_nodes(rows.num_nodes)
-    own = everyone.share(every_node)
+    own = ranks.share(every_node)
     nodes = [torch.zeros(0, number, dtype=torch.int64, device=rows.device)]
     scores = [torch.zeros(0, number, device=rows.device)]
     with local_work():
@@ -113,9 +113,9 @@ def find_positives(
             for found in run_in_blocks(best, own.to(rows.device), height):
                 nodes.append(found.nodes)
                 scores.append(found.scores)
-                progress(everyone.world_size * len(found.nodes))  # other ranks are about as far
+                progress(ranks.world_size * len(found.nodes))  # other ranks are about as far
         own_nodes, own_scores = (torch.cat(parts).cpu().numpy() for parts in (nodes, scores))
-    return Positives(everyone.gather(own_nodes), everyone.gather(own_scores))
+    return Positives(ranks.gather(own_nodes), ranks.gather(own_scores))
 
 
 CODE_OF_POSITIVES = (*CODE_OF_RELATIONS, "xtcl.sampling")
@@ -184,14 +184,14 @@ class StoredPositives:
         """Store what was found. Of several ranks, the first does."""
         if not world().is_main:
             return
-        everyone = np.arange(len(found.nodes))
+        all_nodes = np.arange(len(found.nodes))
         try:
-            with self.store.writing_as(self.description, everyone) as writer:
-                writer.append(everyone, _as_rows(found))
+            with self.store.writing_as(self.description, all_nodes) as writer:
+                writer.append(all_nodes, _as_rows(found))
                 writer.notes = {_RECALL: index_recall} if index_recall else {}
         except OSError as error:
             warnings.warn(
-                f"Positives are computed but not kept: the relation store cannot be written to "
+                f"Positives are computed but not stored: the relation store cannot be written to "
                 f"({error}). Make room for it, or name another folder.",
                 stacklevel=3,
             )

@@ -381,7 +381,7 @@ def fit_weights(
         base=prior_log_odds(counts) if isinstance(base, str) else float(base),
         sweeps=settings.sweeps,
         penalty=settings.penalty,
-        guarded=isinstance(base, str),
+        backtracking=isinstance(base, str),
     )
     if isinstance(base, str):
         stumps = stumps.centred(*believed)

@@ -42,8 +42,8 @@ class CustomTask(NodeClassification):
     def recipe(self, encoder: str) -> FitConfig:
         """That of node classification, with all of the best candidates for positives.
 
-        What chance is a high one, and what to believe of a relation beforehand, hangs on how rare
-        alike pairs are; and no head has any doubts, or is sure.
+        Which probability is high, and which prior a relation gets, depends on how rare alike pairs
+        are; and there is no head to adapt to or to train on its own predictions.
         """
         return replace(
             super().recipe(encoder),

@@ -220,18 +220,18 @@ def _newton(problems: _Problems, start: Tensor, C: str, tolerance: float, float3
 
 def _line_search(problems: _Problems, point: _Point, step: Tensor) -> tuple[_Point, Tensor]:
     """Halve each problem's step until J decreases; the new points, and which are better."""
-    slope = _dot(point.gradient, step)
-    length = torch.ones_like(slope)
+    directional_derivative = _dot(point.gradient, step)
+    step_size = torch.ones_like(directional_derivative)
     while True:
-        trial = problems.evaluate(point.weights + length[:, None, None] * step)
-        better = trial.value <= point.value + 1e-4 * length * slope
+        trial = problems.evaluate(point.weights + step_size[:, None, None] * step)
+        better = trial.value <= point.value + 1e-4 * step_size * directional_derivative
         # Near the optimum J changes by rounding alone, but its gradient still decreases.
         close = trial.value <= point.value + 1e-12 * point.value.abs()
         better |= close & (_norm(trial.gradient) < _norm(point.gradient))
-        again = ~better & (length > _EPS)
+        again = ~better & (step_size > _EPS)
         if not again.any():
             return trial, better
-        length = torch.where(again, length / 2, length)
+        step_size = torch.where(again, step_size / 2, step_size)
 
 
 class Design(NamedTuple):

@@ -256,7 +256,7 @@ def test_a_full_disk_costs_the_store_and_not_the_fit(
     monkeypatch.setattr(pairs_file, "PAIRS_PER_GROUP", group)
     monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
     store = RelationStore(tmp_path)
-    with pytest.warns(UserWarning, match=r"computed but not kept.*No space left.*Make room"):
+    with pytest.warns(UserWarning, match=r"computed but not stored.*No space left.*Make room"):
         assert result("nodes", store, cap=cap) == plain
     assert files(store) == []
 
@@ -271,7 +271,7 @@ def test_a_folder_that_takes_no_file_costs_the_store_and_not_the_fit(
     plain = result("nodes", None, cap=cap)
     monkeypatch.setattr(tempfile, "mkstemp", refused)
     store = RelationStore(tmp_path)
-    with pytest.warns(UserWarning, match=r"not kept.*Permission denied.*name another folder"):
+    with pytest.warns(UserWarning, match=r"not stored.*Permission denied.*name another folder"):
         assert result("nodes", store, cap=cap) == plain
     assert files(store) == []
 
@@ -292,6 +292,6 @@ def test_a_damaged_file_on_a_full_disk_is_computed_and_not_kept(
     monkeypatch.setattr(tempfile, "mkstemp", full)
     with (
         pytest.warns(UserWarning, match="is damaged"),
-        pytest.warns(UserWarning, match=r"not kept.*No space left"),
+        pytest.warns(UserWarning, match=r"not stored.*No space left"),
     ):
         assert result("nodes", store, cap=cap) == plain

@@ -319,7 +319,7 @@ def test_a_pass_goes_on_without_a_file_that_cannot_be_read(store_damage: Relatio
     (wanted,) = DenseRows([RELATION], VIEW, QUANTILES).levels(all_nodes(40))
     with (
         pytest.warns(UserWarning, match="cannot be read"),
-        pytest.warns(UserWarning, match="computed but not kept"),
+        pytest.warns(UserWarning, match="computed but not stored"),
         rows.over(all_nodes(40)) as passing,
     ):
         (found,) = passing.levels(all_nodes(40))

@@ -23,7 +23,7 @@ class PassRows(Generic[Source]):
     """Rows of a relation during one pass over blocks of nodes.
 
     They are read from a file of the store if it has them. Otherwise they are computed, and written
-    to the store as long as that works. Rows that the store cannot keep are only computed.
+    to the store as long as that works. Rows that cannot be stored are only computed.
     """
 
     def __init__(self, source: Source) -> None:
@@ -128,7 +128,7 @@ class PassRows(Generic[Source]):
         except OSError as error:
             self._writer = None
             warnings.warn(
-                f"Relation '{self.source.relation.name}' is computed but not kept: the relation "
+                f"Relation '{self.source.relation.name}' is computed but not stored: the relation "
                 f"store cannot be written to ({error}). Make room for it, or name another folder.",
                 stacklevel=5,
             )

@@ -133,8 +133,8 @@ class RelationStore:
         key = source.view, source.relation, source.quantiles, nodes, source.settings
         while (stored := self.get(*key)) is None:
             with self.writing(*key) as writer:
-                everyone = torch.from_numpy(writer.nodes).to(source.view.device)
-                for block in torch.split(everyone, source.block_rows):
+                wanted_nodes = torch.from_numpy(writer.nodes).to(source.view.device)
+                for block in torch.split(wanted_nodes, source.block_rows):
                     writer.append(block.cpu().numpy(), source.rows(block))
                 writer.notes = source.notes
         return stored
