@@ -78,7 +78,7 @@ class TrainingView:
         labelled: np.ndarray | Sequence[int] = (),
         device: torch.device | str = "cpu",
     ) -> TrainingView:
-        """View of `graph` with the labels of the nodes `labelled` (indices or a mask) and no others."""
+        """View of `graph` with the labels of the nodes `labelled` (or mask) and no others."""
         labels = np.full(graph.num_nodes, -1, dtype=np.int64)
         nodes = np.asarray(labelled)
         nodes = np.flatnonzero(nodes) if nodes.dtype == bool else nodes.astype(np.int64)
