@@ -43,20 +43,22 @@ from xtcl.model_selection.evaluate import make_split
 from xtcl.report.charts import table
 from xtcl.tasks import newton_cg
 from xtcl.tasks.logistic import LogisticHead, fit_logistic, refit_logistic, take_rows
-from xtcl.tasks.newton_cg import MAX_SPAN_ROWS, RotatedRows, Weights
+from xtcl.tasks.newton_cg import MAX_SPAN_ROWS, HeadWeights, RotatedRows
 from xtcl.tasks.self_training import self_train
 
 DATASETS = "cora,citeseer,pubmed,photo,computers"
 FITS = ("cross-validation", "first fit", "second fit")
 MAX_ITERATIONS = 5000
-Fit = Callable[[Tensor, Tensor, float, float, Weights], Weights]
+Fit = Callable[[Tensor, Tensor, float, float, HeadWeights], HeadWeights]
 """Rows, codes, C, tolerance of the gradient and a start, all of one problem."""
 
 
 def torch_lbfgs(dtype: torch.dtype) -> Fit:
     """`torch.optim.LBFGS` in this precision."""
 
-    def fit(rows: Tensor, codes: Tensor, C: float, tolerance: float, start: Weights) -> Weights:
+    def fit(
+        rows: Tensor, codes: Tensor, C: float, tolerance: float, start: HeadWeights
+    ) -> HeadWeights:
         x = rows.to(dtype)
         coef, intercept = (part[0].to(dtype).requires_grad_() for part in start)
         optimizer = torch.optim.LBFGS(
@@ -76,19 +78,21 @@ def torch_lbfgs(dtype: torch.dtype) -> Fit:
             return loss
 
         optimizer.step(closure)  # type: ignore[no-untyped-call]
-        return Weights(coef.detach().double()[None], intercept.detach().double()[None])
+        return HeadWeights(coef.detach().double()[None], intercept.detach().double()[None])
 
     return fit
 
 
 def sklearn_lbfgs(
-    rows: Tensor, codes: Tensor, C: float, tolerance: float, start: Weights
-) -> Weights:
+    rows: Tensor, codes: Tensor, C: float, tolerance: float, start: HeadWeights
+) -> HeadWeights:
     """`LogisticRegression(solver="lbfgs")`; for three or more classes."""
     model = LogisticRegression(C=C, tol=tolerance, max_iter=MAX_ITERATIONS, warm_start=True)
     model.coef_, model.intercept_ = (part[0].numpy() for part in start)
     model.fit(rows.numpy(), codes.numpy())
-    return Weights(torch.from_numpy(model.coef_)[None], torch.from_numpy(model.intercept_)[None])
+    return HeadWeights(
+        torch.from_numpy(model.coef_)[None], torch.from_numpy(model.intercept_)[None]
+    )
 
 
 SOLVERS: dict[str, Fit | None] = {
@@ -127,7 +131,7 @@ class Problem(NamedTuple):
     rows: Tensor
     codes: Tensor
     C: float
-    weights: Weights
+    weights: HeadWeights
 
     def objective(self) -> float:
         """J in float64."""
@@ -152,8 +156,8 @@ class Solver:
         Cs: Sequence[float],
         tolerance: float,
         mask: Tensor | None = None,
-        start: Weights | None = None,
-    ) -> Iterator[Weights]:
+        start: HeadWeights | None = None,
+    ) -> Iterator[HeadWeights]:
         """Fit every C, as `solve_path` does."""
         if self.fit is None:
             path = newton_cg.solve_path(rows, codes, num_classes, Cs, tolerance, mask, start)
@@ -170,23 +174,25 @@ class Solver:
         num_classes: int,
         Cs: Sequence[float],
         mask: Tensor | None,
-        start: Weights | None,
-    ) -> Iterator[Weights]:
+        start: HeadWeights | None,
+    ) -> Iterator[HeadWeights]:
         assert self.fit is not None
         masks = rows.new_ones(1, len(rows), dtype=torch.bool) if mask is None else mask
         problems = [(rows[part], codes[part]) for part in masks]
         if start is None:
-            start = Weights(
+            start = HeadWeights(
                 rows.new_zeros(len(masks), num_classes, rows.shape[1]),
                 torch.stack([torch.bincount(y, minlength=num_classes).log() for _, y in problems]),
             )
-        found = [Weights(*(part[p : p + 1].double() for part in start)) for p in range(len(masks))]
+        found = [
+            HeadWeights(*(part[p : p + 1].double() for part in start)) for p in range(len(masks))
+        ]
         for C in Cs:
             found = [
-                self.fit(x, y, C, self.tolerance, Weights(*(part.clone() for part in weights)))
+                self.fit(x, y, C, self.tolerance, HeadWeights(*(part.clone() for part in weights)))
                 for (x, y), weights in zip(problems, found, strict=True)
             ]
-            yield Weights(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+            yield HeadWeights(*(torch.cat(parts) for parts in zip(*found, strict=True)))
 
 
 class Result(NamedTuple):

@@ -418,13 +418,13 @@ class FitConfig:
         they are two layers of width 512, trained for 100 epochs.
         """
         training = TrainingConfig(epochs=100, anchors=None, similarity="inner", temperature=1.0)
-        alone = EncoderConfig(PAPER_ENCODERS.get(encoder, {}), training)
+        single = EncoderConfig(PAPER_ENCODERS.get(encoder, {}), training)
         return FitConfig(
             sampler=SamplerConfig.paper(),
             crossfit=0,
             positives=self.positives,
             num_positives_per_step=None,
-            ensembles=(EnsembleConfig((alone,)),),
+            ensembles=(EnsembleConfig((single,)),),
         )
 
     @classmethod

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from xtcl.device import release_cached
 
-Step = Callable[[Tensor], Tensor]
+TrainingStep = Callable[[Tensor], Tensor]
 """A training step: takes its anchors and returns its loss."""
 
 
@@ -41,7 +41,7 @@ class GraphedStep:
     To be called within `side_stream`.
     """
 
-    def __init__(self, step: Step, generator: torch.Generator) -> None:
+    def __init__(self, step: TrainingStep, generator: torch.Generator) -> None:
         self._step = step
         self._generator = generator
         self._taken: Counter[int] = Counter()

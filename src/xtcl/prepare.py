@@ -319,8 +319,10 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
     if model.sampler == "paper":
         config = config.as_in_paper(name)
     if model.encoder_options is not None:
-        alone = EncoderConfig(dict(model.encoder_options), config.ensembles[0].encoders[0].training)
-        config = replace(config, ensembles=(EnsembleConfig((alone,)),))
+        single = EncoderConfig(
+            dict(model.encoder_options), config.ensembles[0].encoders[0].training
+        )
+        config = replace(config, ensembles=(EnsembleConfig((single,)),))
     if model.epochs is not None:
         config = replace(config, stop_early=False)
     sampler = _given(model, "cap", "index_past", "quantiles")

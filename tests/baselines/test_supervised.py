@@ -20,7 +20,7 @@ from xtcl.baselines.supervised import (
     LinkNetwork,
     NonLinkSampler,
     PairPerceptron,
-    Scorer,
+    PairScorer,
     Supervised,
     SupervisedSettings,
     link_loss,
@@ -289,7 +289,7 @@ def test_a_step_sees_a_batch_of_links_and_as_many_non_links(
 ) -> None:
     seen: list[tuple[Tensor, Tensor]] = []
 
-    def spy(z: Tensor, links: Tensor, non_links: Tensor, scorer: Scorer) -> Tensor:
+    def spy(z: Tensor, links: Tensor, non_links: Tensor, scorer: PairScorer) -> Tensor:
         seen.append((links, non_links))
         return link_loss(z, links, non_links, scorer)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from small_runs import python
 
 import xtcl
+from xtcl import relations
 
 HEAVY = ("torch", "torch_geometric", "sklearn", "scipy", "numpy", "pyarrow", "matplotlib", "rich")
 
@@ -36,6 +38,29 @@ def test_the_lists_of_names_agree() -> None:
     for line in checked.body:
         assert isinstance(line, ast.ImportFrom)
         assert {xtcl._HOMES[alias.name] for alias in line.names} == {line.module}
+
+
+PACKAGES = (
+    "baselines",
+    "graph",
+    "model_selection",
+    "nn",
+    "planning",
+    "relations",
+    "sampling",
+    "tasks",
+)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_name_of_a_package_is_there(package: str) -> None:
+    module = importlib.import_module(f"xtcl.{package}")
+    assert all(hasattr(module, name) for name in module.__all__)
+    assert not hasattr(module, "rubbish")
+
+
+def test_the_names_that_a_relation_of_one_s_own_takes() -> None:
+    assert {"Relation", "TrainingView", "LINKS", "SparseRows", "TopK"} <= set(relations.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -14,24 +14,24 @@ COMMANDS = {"embed", "evaluate", "tune"}
 
 
 def defined(tree: ast.Module) -> set[str]:
-    """Public classes, functions and constants (upper case) that a module defines itself."""
+    """Public classes, functions, constants and type aliases that a module defines itself."""
     names = set()
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):
             names.add(statement.name)
         elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            # Modules may each have their `T`.
             if isinstance(statement.value, ast.Call) and "TypeVar" in ast.dump(
                 statement.value.func
             ):
                 continue
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            found = {
+            names |= {
                 node.id
                 for target in targets
                 for node in ast.walk(target)
-                if isinstance(node, ast.Name)
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
             }
-            names |= {name for name in found if name.isupper()}
     return {name for name in names if not name.startswith("_")}
 
 

@@ -46,8 +46,8 @@ def relabelled(view: TrainingView, number: np.ndarray) -> TrainingView:
         attributes=view.attributes[number],
         adjacency=view.adjacency[number][:, number],
         labels=view.labels[number],
-        shared={},
-        lasting={},
+        label_free_cache={},
+        attribute_cache={},
     )
 
 

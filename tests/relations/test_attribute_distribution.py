@@ -41,7 +41,7 @@ def test_equals_the_formula_with_negative_attributes(view: TrainingView) -> None
 @given(views(attributes=EXACT[1:]), st.integers(1, 3))
 def test_sparse_attributes_give_the_same_bits(view: TrainingView, hops: int) -> None:
     sparse = dataclasses.replace(
-        view, attributes=sp.csr_array(view.attributes), shared={}, lasting={}
+        view, attributes=sp.csr_array(view.attributes), label_free_cache={}, attribute_cache={}
     )
     rows = all_rows(AttributeDistribution(hops), view)
     np.testing.assert_array_equal(all_rows(AttributeDistribution(hops), sparse), rows)

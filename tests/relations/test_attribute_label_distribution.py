@@ -43,8 +43,8 @@ def test_label_sets_share_the_pairs_but_not_the_labels() -> None:
     view = make_view(20, 5)
     relation = AttributeLabelDistribution(quantile=0.5)
     first = all_rows(relation, view)
-    less = view.hiding_labels(np.flatnonzero(view.labels >= 0)[::2])
-    assert less.shared is view.shared
+    less = view.without_labels(np.flatnonzero(view.labels >= 0)[::2])
+    assert less.label_free_cache is view.label_free_cache
     fresh = TrainingView(less.attributes, less.adjacency, less.labels, less.num_classes)
     assert not np.array_equal(all_rows(relation, less), first)
     np.testing.assert_array_equal(all_rows(relation, less), all_rows(relation, fresh))

@@ -28,7 +28,7 @@ def test_agrees_with_scikit_learn(view: TrainingView) -> None:
 @given(views(attributes=["counts", "signed", "some zero rows"]))
 def test_sparse_attributes_give_the_same_bits(view: TrainingView) -> None:
     sparse = dataclasses.replace(
-        view, attributes=sp.csr_array(view.attributes), shared={}, lasting={}
+        view, attributes=sp.csr_array(view.attributes), label_free_cache={}, attribute_cache={}
     )
     rows = all_rows(AttributeSimilarity(), view)
     np.testing.assert_array_equal(all_rows(AttributeSimilarity(), sparse), rows)

@@ -126,7 +126,7 @@ def steps_by_definition(links: sp.csr_array, nodes: np.ndarray, most: int) -> np
 def test_steps_are_counted_from_distances(
     graph: str, number: int, most: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bit_search, "FEW", few)
+    monkeypatch.setattr(bit_search, "MIN_ROWS_PER_PASS", few)
     nodes = np.random.default_rng(0).integers(0, 90, number)  # some of them twice
     found = BitParallelBFS(GRAPHS[graph]).steps_within_reach(nodes, most)
     assert np.array_equal(found, steps_by_definition(GRAPHS[graph], nodes, most))

@@ -98,7 +98,7 @@ def test_values_are_numbers_from_0_to_1(relation: Relation, view: TrainingView) 
 @every_relation
 @given(view=views())
 def test_a_second_preparation_gives_the_same_bits(relation: Relation, view: TrainingView) -> None:
-    again = dataclasses.replace(view, shared={}, lasting={})
+    again = dataclasses.replace(view, label_free_cache={}, attribute_cache={})
     np.testing.assert_array_equal(all_rows(relation, view), all_rows(relation, again))
 
 

@@ -26,7 +26,7 @@ def test_views_that_differ_in_labels_share_what_is_kept() -> None:
     assert set(kept) == {
         relation.name for relation in PAPER_RELATIONS if LABELS not in relation.reads
     }
-    fold = view.hiding_labels(np.arange(0, 50, 2))
+    fold = view.without_labels(np.arange(0, 50, 2))
     asked = nodes[[2, 0]]
     with_kept = DenseRows(relations, fold, (0.7,), cached=kept)
     without = DenseRows(relations, fold, (0.7,))

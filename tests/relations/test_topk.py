@@ -308,7 +308,7 @@ def _torch_pushes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def moved(view: TrainingView, device: str) -> TrainingView:
-    return replace(view, device=torch.device(device), shared={}, lasting={})
+    return replace(view, device=torch.device(device), label_free_cache={}, attribute_cache={})
 
 
 def found(relation: Relation, view: TrainingView, quantile: float, k: int) -> Lists:

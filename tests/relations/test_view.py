@@ -19,7 +19,7 @@ from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import tile_rows
 from xtcl.relations.rows import usable_relations
 from xtcl.relations.sparse import dense_on
-from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
+from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, RENAMED_MEMBERS, TrainingView
 
 
 def links_of(view: TrainingView) -> set[tuple[int, int]]:
@@ -52,34 +52,34 @@ def test_one_hot_labels(view: TrainingView) -> None:
 
 
 @given(views(), st.data())
-def test_hiding_labels_hides_exactly_those(view: TrainingView, data: st.DataObject) -> None:
+def test_without_labels_hides_exactly_those(view: TrainingView, data: st.DataObject) -> None:
     before = view.labels.copy()
     nodes = data.draw(st.lists(st.integers(0, view.num_nodes - 1), unique=True))
-    less = view.hiding_labels(np.array(nodes, dtype=np.int64))
+    less = view.without_labels(np.array(nodes, dtype=np.int64))
     for node in range(view.num_nodes):
         assert less.labels[node] == (-1 if node in nodes else before[node])
     np.testing.assert_array_equal(view.labels, before)
     assert less.adjacency is view.adjacency
     assert less.attributes is view.attributes
-    assert less.shared is view.shared
+    assert less.label_free_cache is view.label_free_cache
 
 
 @given(views(), st.data())
-def test_hiding_links_hides_exactly_those(view: TrainingView, data: st.DataObject) -> None:
+def test_without_links_hides_exactly_those(view: TrainingView, data: st.DataObject) -> None:
     before = links_of(view)
     pairs = data.draw(st.lists(st.sampled_from(sorted(before)))) if before else []
-    less = view.hiding_links(np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
+    less = view.without_links(np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
     assert links_of(less) == before - set(pairs) - {(v, u) for u, v in pairs}
     assert set(less.adjacency.data.tolist()) <= {1.0}
     assert less.adjacency.nnz == len(links_of(less))
     assert links_of(view) == before
-    assert less.shared is not view.shared
+    assert less.label_free_cache is not view.label_free_cache
 
 
 def test_hiding_a_pair_that_is_no_link_changes_nothing() -> None:
     view = make_view(10, 0, "path")
     absent = next((u, v) for u in range(10) for v in range(u) if (u, v) not in links_of(view))
-    assert links_of(view.hiding_links(np.array([absent]).T)) == links_of(view)
+    assert links_of(view.without_links(np.array([absent]).T)) == links_of(view)
 
 
 def test_adjacency_of_is_symmetric_and_counts_a_repeated_link_once() -> None:
@@ -88,7 +88,7 @@ def test_adjacency_of_is_symmetric_and_counts_a_repeated_link_once() -> None:
     assert adjacency.toarray().tolist() == expected
 
 
-def test_once_computes_once_per_key() -> None:
+def test_cached_computes_once_per_key() -> None:
     view = make_view(5, 0)
     calls: list[str] = []
 
@@ -97,16 +97,26 @@ def test_once_computes_once_per_key() -> None:
         return key * 2
 
     for key in ("a", "a", "b", "a"):
-        assert view.once(key, partial(compute, key)) == key * 2
+        assert view.cached(key, partial(compute, key)) == key * 2
     assert calls == ["a", "b"]
 
 
-def test_evidence_names_what_is_there() -> None:
+def test_available_names_what_is_there() -> None:
     links = np.array([[0], [1]])
-    assert TrainingView.of(make_graph(9, 0), [0]).evidence == {ATTRIBUTES, LINKS, LABELS}
-    assert TrainingView.of(make_graph(9, 0), []).evidence == {ATTRIBUTES, LINKS}
-    assert TrainingView.of(make_graph(9, 0, "empty")).evidence == {ATTRIBUTES}
-    assert TrainingView.of(Graph.from_arrays(edges=links)).evidence == {LINKS}
+    assert TrainingView.of(make_graph(9, 0), [0]).available == {ATTRIBUTES, LINKS, LABELS}
+    assert TrainingView.of(make_graph(9, 0), []).available == {ATTRIBUTES, LINKS}
+    assert TrainingView.of(make_graph(9, 0, "empty")).available == {ATTRIBUTES}
+    assert TrainingView.of(Graph.from_arrays(edges=links)).available == {LINKS}
+
+
+@pytest.mark.parametrize("old", RENAMED_MEMBERS)
+def test_old_names_work_with_a_warning(old: str) -> None:
+    view, new = make_view(5, 0), RENAMED_MEMBERS[old]
+    with pytest.warns(DeprecationWarning, match=f"TrainingView.{old} is called {new} now"):
+        found = getattr(view, old)
+    np.testing.assert_equal(found, getattr(view, new))
+    with pytest.raises(AttributeError, match="no attribute 'rubbish'"):
+        _ = view.rubbish  # type: ignore[attr-defined]
 
 
 def test_usable_relations_and_what_the_others_lack() -> None:
@@ -143,7 +153,7 @@ def test_a_sparse_view_keeps_its_attributes_sparse() -> None:
 
 def test_what_depends_on_attributes_alone_outlasts_hidden_links() -> None:
     view = make_view(30, 0)
-    less = view.hiding_links(np.array([[0], [int(view.adjacency.indices[0])]]))
+    less = view.without_links(np.array([[0], [int(view.adjacency.indices[0])]]))
     assert less.dense_attributes() is view.dense_attributes()
     np.testing.assert_array_equal(view.dense_attributes().numpy(), dense_attributes(view))
     by_links = AttributeDistribution()

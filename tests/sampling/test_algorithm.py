@@ -128,7 +128,7 @@ def boosted(
     base: float,
     sweeps: int,
     lam: float,
-    guarded: bool,
+    backtracking: bool,
 ) -> dict[str, list[float]]:
     """The same with several leaves, another start, several sweeps, and no step uphill."""
     y_hat = dict.fromkeys(y, base)
@@ -141,7 +141,7 @@ def boosted(
                 down[levels[r][pair]] += p - y[pair]
                 scale[levels[r][pair]] += p * (1 - p)
             step = [-d / c if c > 0 else 0.0 for d, c in zip(down, scale, strict=True)]
-            if guarded:
+            if backtracking:
                 step = [downhill(s, i, levels[r], y, y_hat) for i, s in enumerate(step)]
             for pair in y:
                 y_hat[pair] += step[levels[r][pair]]
@@ -258,7 +258,7 @@ def test_general_settings_are_the_general_algorithm(
         base=start,
         sweeps=sweeps,
         lam=penalty,
-        guarded=isinstance(base, str),
+        backtracking=isinstance(base, str),
     )
     if isinstance(base, str):
         moved = without_constants(expected, levels)
@@ -309,12 +309,14 @@ def test_crossfit_labels_are_the_general_algorithm_on_the_folds(seed: int) -> No
         inside = {(u, v): int(alike[u, v]) for u in part for v in part if u != v}
         y |= inside
         for r in sampler.relations_:
-            hidden = view.hiding_labels(np.array(part))
+            hidden = view.without_labels(np.array(part))
             levels[r.name] |= levels_of(r.name, hidden, list(inside), [0.8])
     ordered = by_precision(levels, y, top=1)
     prior = math.log((sum(y.values()) + 0.5) / (len(y) - sum(y.values()) + 0.5))
     levels, y = believed(levels, y, 1, settings.prior_pairs)
-    expected = boosted(levels, y, ordered, leaves=2, base=prior, sweeps=5, lam=1.0, guarded=True)
+    expected = boosted(
+        levels, y, ordered, leaves=2, base=prior, sweeps=5, lam=1.0, backtracking=True
+    )
     expected = without_constants(expected, levels)
     assert [weight.relation for weight in sampler.relation_weights_] == ordered
     for weight in sampler.relation_weights_:

@@ -19,7 +19,7 @@ def sampler() -> XGSampler:
 
 def test_groups_add_up_to_the_whole(sampler: XGSampler) -> None:
     assert sampler.groups_ is not None
-    codes, counts = sampler.groups_.parted()
+    codes, counts = sampler.groups_.by_group()
     assert len(counts) == NODE_GROUPS
     np.testing.assert_array_equal(codes, sampler.counts_.codes)
     np.testing.assert_array_equal(counts.sum(axis=0), sampler.counts_.counts)
@@ -43,7 +43,7 @@ def test_intervals_are_those_of_refits(sampler: XGSampler, monkeypatch: pytest.M
     monkeypatch.setattr("xtcl.sampling.bootstrap.RESAMPLES", 12)
     found = weight_intervals(sampler)
     assert sampler.groups_ is not None
-    codes, counts = sampler.groups_.parted()
+    codes, counts = sampler.groups_.by_group()
     rng = np.random.default_rng([sampler.seed, 1])
     again = XGSampler(sampler.relations, sampler.settings)
     drawn: dict[str, list[tuple[float, float]]] = {name: [] for name in found}

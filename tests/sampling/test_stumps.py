@@ -117,7 +117,7 @@ def test_rare_matches_reach_the_maximum_likelihood_too(shift: float) -> None:
         sweeps=60,
         penalty=0.0,
     )
-    stumps = fit(guarded=True)
+    stumps = fit(backtracking=True)
     expected = counts.sum(axis=1) * sigmoid(stumps.margins(levels))
     for relation in range(2):
         for level in range(2):
@@ -125,7 +125,7 @@ def test_rare_matches_reach_the_maximum_likelihood_too(shift: float) -> None:
             assert expected[here].sum() == pytest.approx(counts[here, 1].sum(), rel=1e-6)
     assert np.abs(stumps.weights).max() < 10
     if shift <= 0:
-        assert np.abs(fit(guarded=False).weights).max() > 100
+        assert np.abs(fit(backtracking=False).weights).max() > 100
 
 
 @given(
@@ -135,7 +135,7 @@ def test_rare_matches_reach_the_maximum_likelihood_too(shift: float) -> None:
     base=st.floats(-20, 20),
     penalty=st.sampled_from([0.0, 1.0]),
 )
-def test_a_guarded_fit_never_does_worse_for_going_on(
+def test_a_backtracking_fit_never_does_worse_for_going_on(
     counts: list[tuple[int, int]], base: float, penalty: float
 ) -> None:
     levels, table = RARE[0], np.array(counts)
@@ -149,7 +149,7 @@ def test_a_guarded_fit_never_does_worse_for_going_on(
             base=base,
             sweeps=sweeps,
             penalty=penalty,
-            guarded=True,
+            backtracking=True,
         )
         margin = stumps.margins(levels)
         return float((table.sum(axis=1) * np.logaddexp(0, margin) - table[:, 1] * margin).sum())

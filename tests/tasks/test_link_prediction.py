@@ -44,7 +44,7 @@ from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.results import FittedEmbedding
 from xtcl.tasks.task import Selected
 from xtcl.tasks.training_data import TrainingData, training_data
-from xtcl.training.early_stopping import EarlyStopping, Scorer
+from xtcl.training.early_stopping import EarlyStopping, EmbeddingScorer
 from xtcl.training.trainer import train as original_train
 
 GRAPH = block_model(80, num_classes=4)
@@ -93,7 +93,7 @@ class Planted(Trial):
         super().__init__(LinkPrediction(), FitConfig(), FitOptions(seed=SEED))
         self.embeddings = embeddings
         self.graphs: list[Graph] = []
-        self.judges: list[Scorer | None] = []
+        self.judges: list[EmbeddingScorer | None] = []
         self.to_beat: list[float] = []
 
     def sample(self, graph: Graph) -> SampledPositives:
@@ -106,7 +106,7 @@ class Planted(Trial):
         graph: Graph,
         ensemble: EnsembleConfig,
         sampled: SampledPositives,
-        scorer: Scorer | None,
+        scorer: EmbeddingScorer | None,
         best_other: float,
     ) -> FittedEmbedding:
         """Note the scorer."""

@@ -34,7 +34,7 @@ from xtcl.tasks.logistic import (
     stratified_folds,
 )
 from xtcl.tasks.metrics import log_loss
-from xtcl.tasks.newton_cg import Weights
+from xtcl.tasks.newton_cg import HeadWeights
 
 Floats = NDArray[np.float64]
 
@@ -158,7 +158,7 @@ def test_c_values_far_past_the_likeliest_are_left_out(monkeypatch: pytest.Monkey
     tried: list[float] = []
     solve = newton_cg.solve_path
 
-    def recorded(*problem: Any, **start: Any) -> Iterator[Weights]:
+    def recorded(*problem: Any, **start: Any) -> Iterator[HeadWeights]:
         for C, fit in zip(problem[3], solve(*problem, **start), strict=True):
             if not start:  # the cross-validation, not the fit at the chosen C
                 tried.append(C)

@@ -14,8 +14,8 @@ from xtcl.tasks import newton_cg as module
 from xtcl.tasks.newton_cg import (
     ConjugateGradient,
     Design,
+    HeadWeights,
     QuadraticModel,
-    Weights,
     class_contrasts,
     rotate_rows,
     solve_path,
@@ -96,7 +96,7 @@ def test_where_the_search_starts_changes_its_length_alone(
     kept = folds(60, 2)
     (cold,) = solve_path(rows, codes, CLASSES, [3.0], 1e-10, kept)
     noise = torch.Generator().manual_seed(1)
-    start = Weights(
+    start = HeadWeights(
         *(part + away * torch.randn(part.shape, generator=noise).double() for part in cold)
     )
     if away < 1:

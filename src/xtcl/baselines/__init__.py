@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from xtcl.baselines.method import Method
 from xtcl.errors import UsageError, known_names
 
+__all__ = ["METHODS", "Method", "make_method"]
+
 HOMES = {
     "xtcl-gcn": "xtcl.baselines.method:XTCLGCN",
     "xtcl-gat": "xtcl.baselines.method:XTCLGAT",

@@ -23,7 +23,7 @@ from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
 from xtcl.tasks.training_data import TrainingData
 from xtcl.training.trainer import embed, seeded
 
-Loss = Callable[[Tensor, torch.Generator], Tensor]
+NetworkLoss = Callable[[Tensor, torch.Generator], Tensor]
 """The loss of the network's output [V, width]; may draw."""
 
 
@@ -81,7 +81,7 @@ def train_supervised(
     make_network: Callable[[], nn.Module],
     x: Tensor,
     edge_index: Tensor,
-    loss_of: Loss,
+    loss_of: NetworkLoss,
     settings: SupervisedSettings,
     *,
     seed: int,
@@ -147,7 +147,7 @@ class Supervised(Method):
         x, edge_index = encoder_inputs(side.graph, device)
         with progress.stage(f"training {self.title}", settings.epochs) as advance:
 
-            def train(make_network: Callable[[], nn.Module], loss_of: Loss) -> Tensor:
+            def train(make_network: Callable[[], nn.Module], loss_of: NetworkLoss) -> Tensor:
                 return train_supervised(
                     make_network, x, edge_index, loss_of, settings, seed=seed, on_epoch=advance
                 )[0]
@@ -176,7 +176,7 @@ class Supervised(Method):
         return replace(usual, epochs=self.epochs, least_steps=0)  # as many as were asked for
 
 
-def _label_loss(side: TrainingData, device: torch.device) -> Loss:
+def _label_loss(side: TrainingData, device: torch.device) -> NetworkLoss:
     """Cross-entropy of the known labels."""
     classes = torch.from_numpy(side.known_labels).to(device)
     labelled = torch.from_numpy(side.labelled).to(device)
@@ -184,8 +184,8 @@ def _label_loss(side: TrainingData, device: torch.device) -> Loss:
 
 
 def _links_loss(
-    side: TrainingData, device: torch.device, scorer: Scorer, batch: int | None
-) -> Loss:
+    side: TrainingData, device: torch.device, scorer: PairScorer, batch: int | None
+) -> NetworkLoss:
     """Links of the training graph against as many of its non-links, drawn anew each step.
 
     With a `batch`, graphs that have more links draw so many, with replacement.
@@ -206,7 +206,7 @@ def _links_loss(
     return loss
 
 
-Scorer = Callable[[Tensor], Tensor]
+PairScorer = Callable[[Tensor], Tensor]
 """Log-odds [n] of pairs from the element-wise products of their ends [n, h]."""
 
 
@@ -216,7 +216,7 @@ def inner_product(products: Tensor) -> Tensor:
 
 
 def link_loss(
-    z: Tensor, links: Tensor, non_links: Tensor, scorer: Scorer = inner_product
+    z: Tensor, links: Tensor, non_links: Tensor, scorer: PairScorer = inner_product
 ) -> Tensor:
     r"""Mean binary cross-entropy of :math:`\sigma(s(z_u \odot z_v))` over pairs [2, n].
 

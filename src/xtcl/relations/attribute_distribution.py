@@ -73,7 +73,7 @@ class _CachedListsSearch:
         self.index_recall: float | None = getattr(search, "index_recall", None)
 
     def __call__(self, nodes: Tensor) -> SparseRows:
-        lists = self._view.shared.get(self._key)
+        lists = self._view.label_free_cache.get(self._key)
         if lists is None:
             return self._search(nodes)
         return SparseRows.from_scipy(lists[nodes.cpu().numpy()], self._view.device)

@@ -77,9 +77,9 @@ class AttributeLabelDistribution(Relation):
         folds.
         """
         if top is None:
-            labelled = view.label_holders
+            labelled = view.all_labelled
             key = (self.name, self.hops, self.quantile, labelled.tobytes())
-            above = view.once(key, lambda: self._above(view, labelled))
+            above = view.cached(key, lambda: self._above(view, labelled))
             return self._label_sums(above, view, labelled)
         lists = self._lists(view, top)
         return self._label_sums(lists, view, np.arange(view.num_nodes))
@@ -103,9 +103,9 @@ class AttributeLabelDistribution(Relation):
             shape = (len(nodes), len(labelled))
             return sp.csr_array(tuple(part.cpu().numpy() for part in parts), shape=shape)
 
-        everyone = torch.arange(view.num_nodes, device=view.device)
+        all_nodes = torch.arange(view.num_nodes, device=view.device)
         tiles = 1 if view.device.type == "cpu" else _TILES_PER_BLOCK
-        return all_gather_rows(block, everyone, tiles * similarity.tile, len(labelled))
+        return all_gather_rows(block, all_nodes, tiles * similarity.tile, len(labelled))
 
     def _lists(self, view: TrainingView, top: TopK) -> sp.csr_array:
         """Similarity of all nodes to the k best above, a sparse matrix [V, V]."""
@@ -119,4 +119,4 @@ class AttributeLabelDistribution(Relation):
                 lambda block: search(block).matrix(num_nodes), nodes, _LISTS_PER_BLOCK, num_nodes
             )
 
-        return view.once(lists_key(source, source_top), compute)
+        return view.cached(lists_key(source, source_top), compute)

@@ -109,7 +109,7 @@ class SharedNeighbours:
     @classmethod
     def among(cls, view: TrainingView) -> SharedNeighbours:
         """Those of a view, made once for all relations."""
-        return view.once("shared neighbours", lambda: cls(view.links()))
+        return view.cached("shared neighbours", lambda: cls(view.links()))
 
     def __init__(self, links: CSRGraph) -> None:
         self.degree = links.degree

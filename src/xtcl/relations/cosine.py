@@ -54,7 +54,7 @@ def propagate(view: TrainingView, values: Tensor, hops: int) -> Tensor:
     if kernels_run_on(view.device):
         from xtcl.relations import triton_kernels as kernel
 
-        rows = view.once(
+        rows = view.cached(
             "links of a kernel", lambda: kernel.LinkSegments.of(view.adjacency, view.device)
         )
         for _ in range(hops):

@@ -17,7 +17,7 @@ UNREACHED = -1
 
 
 SEARCHES = 16
-"""Searches of a rank, where there are several, before they tell each other what they found."""
+"""Searches of each rank, where there are several, before they exchange their bounds."""
 
 
 SEARCHES_OF_A_GPU = 256
@@ -25,7 +25,7 @@ SEARCHES_OF_A_GPU = 256
 
 
 MOST_STEPS = 2**15
-"""What a kernel counts up to."""
+"""The kernel counts fewer steps than this."""
 
 
 CPU = torch.device("cpu")
@@ -43,7 +43,7 @@ def hop_distances(adjacency: sp.csr_array, source: int) -> np.ndarray:
     order, before = breadth_first_order(adjacency, source)
     place = np.zeros(adjacency.shape[0], dtype=np.int64)
     place[order] = np.arange(len(order))
-    parent = place[before[order[1:]]]  # where in the order each one was found from: it rises
+    parent = place[before[order[1:]]]  # of each node, its place in the order; ascending
     distance = np.full(adjacency.shape[0], UNREACHED, dtype=np.int64)
     first, end, step = 0, 1, 0
     while first < len(order):
@@ -74,13 +74,13 @@ def largest_component_diameter(
     open_nodes = np.arange(len(members))
     take_highest = True
     left = len(members) if searches is None else searches
-    everyone = world() if searches is None else World()  # a bound hangs on the order of searches
-    number = 1 if everyone.world_size == 1 else SEARCHES * everyone.world_size
+    ranks = world() if searches is None else World()  # a bound depends on the order of searches
+    number = 1 if ranks.world_size == 1 else SEARCHES * ranks.world_size
 
     def hops(nodes: np.ndarray) -> Bounds:
-        own = nodes[everyone.shares([len(nodes)])[0]]
+        own = nodes[ranks.shares([len(nodes)])[0]]
         distances = np.array([hop_distances(inside, int(node)) for node in own], np.int64)
-        return _bounds(everyone.gather(distances.reshape(-1, len(members))))
+        return _bounds(ranks.gather(distances.reshape(-1, len(members))))
 
     search: Callable[[np.ndarray], Bounds] = hops
     gpu = searches is None and kernels_run_on(device)

@@ -64,7 +64,7 @@ class GraphDistance(Relation):
     def diameter(self, view: TrainingView) -> int:
         """D, found once."""
         key = ("diameter", self.searches)
-        return view.once(
+        return view.cached(
             key, lambda: largest_component_diameter(view.adjacency, self.searches, view.device)
         )
 
@@ -157,8 +157,9 @@ def _by_kernel(view: TrainingView, diameter: int) -> Rows:
 BITS_PER_WORD = 64
 
 
-FEW = 128
-"""Nodes whose further neighbours are asked all at once, not the k-th ones together."""
+MIN_ROWS_PER_PASS = 128
+"""With more rows than this the k-th neighbours are read in one pass; further neighbours of the
+others are read all at once."""
 
 
 class BitParallelBFS:
@@ -179,27 +180,27 @@ class BitParallelBFS:
         order = np.argsort(-np.diff(adjacency.indptr), kind="stable")
         self._place = np.argsort(order)
         links = sp.csr_array(adjacency[order][:, order])
-        start, fewer = links.indptr, -np.diff(links.indptr)  # which rise
+        start, fewer = links.indptr, -np.diff(links.indptr)  # ascending
         self._nth: list[np.ndarray] = []
-        asking = np.searchsorted(fewer, 0)
-        while asking > FEW:
-            self._nth.append(links.indices[start[:asking] + len(self._nth)])
-            asking = np.searchsorted(fewer, -len(self._nth))
-        first = start[:asking] + len(self._nth)
-        further = [links.indices[a:b] for a, b in zip(first, start[1 : asking + 1], strict=True)]
+        active = np.searchsorted(fewer, 0)
+        while active > MIN_ROWS_PER_PASS:
+            self._nth.append(links.indices[start[:active] + len(self._nth)])
+            active = np.searchsorted(fewer, -len(self._nth))
+        first = start[:active] + len(self._nth)
+        further = [links.indices[a:b] for a, b in zip(first, start[1 : active + 1], strict=True)]
         self._further = np.concatenate([start[:0], *further])
-        self._begin = np.cumsum([0, *map(len, further[:-1])])[:asking]
+        self._begin = np.cumsum([0, *map(len, further[:-1])])[:active]
 
     def steps_within_reach(self, nodes: np.ndarray, most: int) -> np.ndarray:
         """With how many of the steps 1 .. `most` each node is within reach of each of `nodes`.
 
         The smallest unsigned integers that hold `most`, [b, V].
         """
-        turn = np.arange(len(nodes))
+        source = np.arange(len(nodes))
         size = (len(self._place), -(-len(nodes) // BITS_PER_WORD))
         within = np.zeros(size, dtype=np.uint64)
-        own_bit = (1 << turn % 8).astype(np.uint8)
-        np.bitwise_or.at(within.view(np.uint8), (self._place[nodes], turn // 8), own_bit)
+        own_bit = (1 << source % 8).astype(np.uint8)
+        np.bitwise_or.at(within.view(np.uint8), (self._place[nodes], source // 8), own_bit)
         counters = np.zeros((most.bit_length(), *size), dtype=np.uint64)
         for step in range(1, most + 1):
             following = self._step(within)
@@ -211,7 +212,7 @@ class BitParallelBFS:
         return _numbers(counters[:, self._place], most)[: len(nodes)]
 
     def _step(self, within: np.ndarray) -> np.ndarray:
-        """Who is within reach of a node or one of its neighbours."""
+        """What is within reach of a node or of one of its neighbours."""
         following = within.copy()
         for neighbour in self._nth:
             following[: len(neighbour)] |= np.take(within, neighbour, axis=0)

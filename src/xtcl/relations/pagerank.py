@@ -57,6 +57,8 @@ class PageRank(Relation):
     Cost: O(E + b V) memory, O(k b E) for b rows with k products. The symmetric form of the equation
     has its spectrum in [1 - alpha, 1 + alpha], so Chebyshev iteration needs k = 33 products at
     alpha = 0.85 where the power iteration needs 113.
+    On a CPU: torch sparse products; top-k mode pushes with SciPy (`ScipyPush`). On a GPU: the
+    Triton kernel `add_product_`, and `TorchPush`.
     Isolated node: 0 to every other node.
     Citation: Page, Brin, Motwani and Winograd, "The PageRank Citation Ranking", 1999.
 
@@ -98,7 +100,7 @@ class PageRank(Relation):
 
         A step is y' = w (walk y + e_u - y_before) + y_before, with a weight w that converges.
         """
-        step = _quick_step(walk, device) if kernels_run_on(device) else _plain_step(walk, device)
+        step = _triton_step(walk, device) if kernels_run_on(device) else _torch_step(walk, device)
 
         def solve(nodes: Tensor) -> Tensor:
             before = torch.zeros(walk.shape[0], len(nodes), device=device)
@@ -154,11 +156,11 @@ class PageRank(Relation):
         return search
 
 
-Step = Callable[[Tensor, Tensor, Tensor, float], None]
+ChebyshevStep = Callable[[Tensor, Tensor, Tensor, float], None]
 """Takes y_before, which becomes y', y, the nodes u and w."""
 
 
-def _plain_step(walk: sp.csr_array, device: torch.device) -> Step:
+def _torch_step(walk: sp.csr_array, device: torch.device) -> ChebyshevStep:
     links = to_device(walk, device)
 
     def step(before: Tensor, current: Tensor, nodes: Tensor, weight: float) -> None:
@@ -168,7 +170,7 @@ def _plain_step(walk: sp.csr_array, device: torch.device) -> Step:
     return step
 
 
-def _quick_step(walk: sp.csr_array, device: torch.device) -> Step:
+def _triton_step(walk: sp.csr_array, device: torch.device) -> ChebyshevStep:
     from xtcl.relations.triton_kernels import LinkSegments, add_product_
 
     links = LinkSegments.of(walk, device)

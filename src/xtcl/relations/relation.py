@@ -73,7 +73,7 @@ class Relation(ABC):
     """Whether the fields, the code of the class and what it `reads` of a view decide all rows. Only
     then are they cached and stored. Each class declares it for itself."""
     in_range: ClassVar[bool] = False
-    """Whether similarities are sure to be float32 in [0, 1], so that nobody has to check them."""
+    """Whether similarities are guaranteed to be float32 in [0, 1]; they are not checked then."""
     row_by_row: ClassVar[bool] = False
     """Whether a row is the same to the last bit whatever other rows are computed with it."""
     by_threads: ClassVar[bool] = False
@@ -133,7 +133,7 @@ class Relation(ABC):
 
     @property
     def shared_by_folds(self) -> bool:
-        """Whether it is surely the same for all views that differ in labels only."""
+        """Whether it is the same for all views that differ in labels only."""
         return self.cacheable and not self.reads_labels
 
     @property
@@ -151,7 +151,7 @@ class Relation(ABC):
     def on(self, view: TrainingView) -> SimilarityRows:
         """Bind the relation to `view`: its rows."""
         if self.shared_by_folds:
-            compute = view.once(self, lambda: self.prepare(view), self.reads)
+            compute = view.cached(self, lambda: self.prepare(view), self.reads)
         else:
             compute = self.prepare(view)
         return SimilarityRows(

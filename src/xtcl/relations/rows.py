@@ -77,9 +77,6 @@ class RelationRows(Protocol):
         rank's share of a `whole` pass, the store may have their rows as part of that.
         """
 
-    def blocks(self, nodes: Tensor, height: int) -> Iterator[Tensor]:
-        """`nodes`, if any, in blocks of `height` rows, on the device."""
-
     def listed(self, nodes: Tensor, candidates: Tensor | None = None) -> SparseRows:
         """The pairs of `nodes` with all nodes, or with `candidates`, whose code is not 0.
 
@@ -92,7 +89,7 @@ class RelationRows(Protocol):
         number: int,
         tie_break: Relation | None = None,
         exclude: sp.csr_array | None = None,
-    ) -> Scorer:
+    ) -> CandidateScorer:
         """Gives the candidates of a block of nodes, among them the `number` best of each.
 
         The score of a pair is the entry of `table` at its code. `exclude` is a sparse 0/1 matrix of
@@ -131,7 +128,7 @@ NO_NODE = -1
 """Stands for a node where a row has no more candidates."""
 
 
-Scorer = Callable[[Tensor], Candidates]
+CandidateScorer = Callable[[Tensor], Candidates]
 """Takes nodes [b], gives their candidates."""
 
 
@@ -256,7 +253,7 @@ class DenseRows:
         number: int,
         tie_break: Relation | None = None,
         exclude: sp.csr_array | None = None,
-    ) -> Scorer:
+    ) -> CandidateScorer:
         """Gives all nodes as candidates, with their scores. Cost: O(b V) for b nodes."""
         excluded = None if exclude is None else to_device(exclude, self.device)
         is_own = tie_break in self.relations
@@ -379,7 +376,7 @@ def usable_relations(
     relations: Sequence[Relation], view: TrainingView
 ) -> tuple[tuple[Relation, ...], dict[str, list[str]]]:
     """The relations whose data the view has, and for each of the others what is missing."""
-    missing = {relation.name: sorted(relation.reads - view.evidence) for relation in relations}
+    missing = {relation.name: sorted(relation.reads - view.available) for relation in relations}
     usable = tuple(relation for relation in relations if not missing[relation.name])
     return usable, {name: kinds for name, kinds in missing.items() if kinds}
 

@@ -67,8 +67,8 @@ def _merged(best: Tensor, place: Tensor, products: Tensor, least: Tensor, start:
     if not len(row):
         return best, place
     count = torch.bincount(row, minlength=len(best))
-    turn = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
-    extra = best.shape[1] + turn
+    rank_in_row = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
+    extra = best.shape[1] + rank_in_row
     wide = torch.nn.functional.pad(best, (0, int(count.max())))
     where = torch.nn.functional.pad(place, (0, int(count.max())))
     wide[row, extra], where[row, extra] = value, start + column

@@ -21,10 +21,10 @@ from xtcl.errors import UsageError
 
 @contextmanager
 def quiet_sparse() -> Iterator[None]:
-    """Keep to itself what torch says once per process when it first makes a sparse tensor.
+    """Hide the warnings of torch when a process makes its first sparse tensor.
 
-    That CSR tensors are in beta, and in 2.11 and 2.12 that nobody checks them, even where
-    `check_invariants` asks for it (pytorch/pytorch#184610): nothing a user could act on.
+    They say that CSR tensors are in beta, and in 2.11 and 2.12 that they are not checked, even with
+    `check_invariants` (pytorch/pytorch#184610). A user can do nothing about either.
     """
     with warnings.catch_warnings():
         for message in ("Sparse CSR tensor support", "Sparse invariant checks"):
@@ -49,7 +49,7 @@ def to_device(matrix: sp.csr_array, device: torch.device) -> Tensor:
             torch.tensor(matrix.indices, dtype=index),
             torch.tensor(matrix.data, dtype=torch.float32),
             size=matrix.shape,
-            # Here, where nobody waits for the answer of a GPU. What is empty torch 2.11 refuses.
+            # Checked on the CPU, which does not wait for a GPU. Torch 2.11 refuses an empty one.
             check_invariants=matrix.nnz > 0,
         ).to(device)
 

@@ -157,7 +157,7 @@ def _listed(rows: np.ndarray, guess: np.ndarray, rank: int) -> tuple[np.ndarray,
     place = np.flatnonzero(reaching)
     row = place // rows.shape[1]
     number = np.bincount(row, minlength=len(rows))
-    turn = np.arange(len(row)) - np.repeat(np.cumsum(number) - number, number)
+    rank_in_row = np.arange(len(row)) - np.repeat(np.cumsum(number) - number, number)
     few = np.zeros((len(rows), max(rank, int(number.max()))), dtype=rows.dtype)
-    few[row, turn] = rows.reshape(-1)[place]
+    few[row, rank_in_row] = rows.reshape(-1)[place]
     return few, number >= rank

@@ -84,7 +84,7 @@ def topk_search(relation: Relation, view: TrainingView, top: TopK) -> TopKSearch
         return _bound(relation, view, top)
     # An index takes long to build, so views that differ in labels only share it.
     top = top._replace(few_queries=False)
-    return view.once(("topk", relation, top), lambda: _bound(relation, view, top), relation.reads)
+    return view.cached(("topk", relation, top), lambda: _bound(relation, view, top), relation.reads)
 
 
 def _bound(relation: Relation, view: TrainingView, top: TopK) -> TopKSearch:
@@ -126,6 +126,7 @@ def index_settings(
     propagated over may have been found by an index all the same.
     """
     may_be_used = index_threshold is not None and index_threshold < view.num_nodes
+    # Not by a call: factors made from short lists cost a search, and a store is read to spare it.
     has_factors = type(relation).factors is not Relation.factors
     if not may_be_used or not has_factors or view.device.type != "cpu":
         return {}
@@ -225,9 +226,9 @@ def _best_of_long(row: Tensor, value: Tensor, num_rows: int, top: TopK) -> Tenso
     order = descending(row, value)
     ranked = value.index_select(0, order)  # each row where it was before
     start = torch.searchsorted(row, torch.arange(num_rows + 1, device=row.device))
-    turn = torch.arange(len(row), device=row.device) - start.index_select(0, row)
+    rank_in_row = torch.arange(len(row), device=row.device) - start.index_select(0, row)
     least = at_place(ranked, start, top.place).clamp_min(TINY)
-    chosen = (turn < top.k) & (ranked >= least.index_select(0, row))
+    chosen = (rank_in_row < top.k) & (ranked >= least.index_select(0, row))
     return order.index_select(0, torch.nonzero(chosen).flatten())
 
 

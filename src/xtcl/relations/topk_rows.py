@@ -19,7 +19,7 @@ from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.cosine import normalize_rows
 from xtcl.relations.relation import Relation, SimilarityRows
 from xtcl.relations.row_source import TOPK_BLOCK_ROWS, Levels, TopKSource
-from xtcl.relations.rows import NO_NODE, Candidates, PairLevel, Scorer
+from xtcl.relations.rows import NO_NODE, Candidates, CandidateScorer, PairLevel
 from xtcl.relations.sparse import CSRGraph, SparseRows
 from xtcl.relations.store.passes import PassRows
 from xtcl.relations.store.relation_store import RelationStore
@@ -104,10 +104,6 @@ class TopKRows:
                     each.source.index_recall = each.notes.get("index_recall")
             yield passing
 
-    def blocks(self, nodes: Tensor, height: int) -> Iterator[Tensor]:
-        """`nodes`, if any, in blocks of `height` rows, on the device."""
-        return iter(torch.split(nodes.to(self.device), height) if len(nodes) else ())
-
     def listed(self, nodes: Tensor, candidates: Tensor | None = None) -> SparseRows:
         """The pairs of `nodes` whose code is not 0: the lists of all relations, merged.
 
@@ -136,7 +132,7 @@ class TopKRows:
         number: int,
         tie_break: Relation | None = None,
         exclude: sp.csr_array | None = None,
-    ) -> Scorer:
+    ) -> CandidateScorer:
         """Gives the nodes that some relation lists and that may be among the `number` best.
 
         Ties matter only among those that score at least as high as the last that is chosen, so only

@@ -21,7 +21,7 @@ from xtcl.relations.topk import TopK, TopKSearch, topk_in_parts, topk_of_lists
 from xtcl.relations.view import LINKS, TrainingView
 
 _PAIRS_IN_CACHE, _PAIRS_ON_GPU = 2**15, 2**24
-"""Pairs whose logarithms are taken together: on a CPU as many as its cache holds."""
+"""Pairs of one call of `mutual_information`: on a CPU as many as its cache holds."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Topology(Relation):
         degrees, kind, disjoint = self.without_overlap(view)
         order = DegreeOrder(kind.cpu().numpy(), disjoint.cpu().numpy())
         most = disjoint.amax(dim=1)
-        together = _PAIRS_IN_CACHE if view.device.type == "cpu" else _PAIRS_ON_GPU
+        pairs_per_block = _PAIRS_IN_CACHE if view.device.type == "cpu" else _PAIRS_ON_GPU
 
         def first(own: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
             """The `length` nodes most similar to nodes of the kinds `own` if they share nothing.
@@ -129,9 +129,9 @@ class Topology(Relation):
         def explore(nodes: Tensor) -> SparseRows:
             shared, own = common_neighbour_lists(links, nodes), kind[nodes]
             pairs = zip(
-                torch.split(degrees[own].index_select(0, shared.row), together),
-                torch.split(degrees[kind].index_select(0, shared.node), together),
-                torch.split(shared.values.double(), together),
+                torch.split(degrees[own].index_select(0, shared.row), pairs_per_block),
+                torch.split(degrees[kind].index_select(0, shared.node), pairs_per_block),
+                torch.split(shared.values.double(), pairs_per_block),
                 strict=True,
             )
             alike = torch.cat([mutual_information(*part, count).float() for part in pairs])

@@ -1,4 +1,4 @@
-"""Kernels for a GPU, where a profile asked for them; each has its plain version as oracle."""
+"""Triton kernels for a GPU. Each is tested against an implementation in torch or SciPy."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from xtcl.relations.sparse import to_device
 
 # Rows of a sparse matrix with all their zeros.
 #
-# Listing the entries of some rows takes their number, and so makes the GPU be waited for. Here
-# every
-# row writes its own.
+# Listing the entries of some rows takes their number, and the host would wait for the GPU to know
+# it. Here every row writes its own entries.
 #
 # Cost: O(b V) to clear, and the entries of b rows.
 
@@ -50,17 +49,16 @@ def dense_rows_kernel(matrix: Tensor, nodes: Tensor) -> Tensor:
     return rows
 
 
-# Mutual information of neighbourhoods, put in the place of what they have in common.
+# Mutual information of neighbourhoods, written over the numbers of shared neighbours.
 #
-# The plain version lists the pairs that share neighbours and takes their logarithms, some hundred
-# bytes a pair. Here a pair is read, judged and written by one thread.
+# The torch version lists the pairs that share neighbours and takes their logarithms, some hundred
+# bytes a pair. Here a pair is read, tested and written by one thread.
 #
-# Cost: one pass over [b, V], and four logarithms a pair in the company of one that shares
-# something.
+# Cost: one pass over [b, V], and four logarithms for each pair in a block with a nonzero pair.
 
 
 _COLUMNS = 256
-"""Pairs of one program, which skips the logarithms where none of them shares anything."""
+"""Pairs of one program (a block). It skips the logarithms where none shares neighbours."""
 
 
 @triton.jit
@@ -119,17 +117,16 @@ def inform_(
     )
 
 
-# Paths of two steps from some nodes to all, counted where they end.
+# Paths of two steps from some nodes to all, counted by the node where they end.
 #
-# The plain version lists the paths: it has to know how many there are, and keeps some hundred
-# bytes
-# of each. Here every path adds 1 to the place where it ends. Sums of ones are exact in any order.
+# The torch version lists the paths: it needs their number, and stores some hundred bytes of each.
+# Here every path adds 1 to the count of its end. Sums of ones are exact in any order.
 #
 # Cost: O(b V) to clear, and the paths of b nodes.
 
 
 PARTS = 8
-"""Programs that share the neighbours of a node: those of a hub would be waited for."""
+"""Programs that share the neighbours of a node, to balance the load of hubs."""
 
 
 NEAR_PATHS = 32
@@ -160,15 +157,14 @@ def count_paths(start: Tensor, end: Tensor, nodes: Tensor) -> Tensor:
     return count
 
 
-# A sparse matrix times a dense one, added up in one order.
+# A sparse matrix times a dense one, summed in a fixed order.
 #
-# cuSPARSE parts long rows among blocks of threads that add to the same place, so the last bit of a
-# sum differs from run to run, and a pair at its threshold is above in one run and below in the
-# next.
-# Here every sum is one program's: neighbours a few at a time, in their order.
+# cuSPARSE divides long rows among blocks of threads that add to the same place. So the last bit of
+# a sum differs from run to run, and a pair at its threshold is above in one run and below in the
+# next. Here one program computes each sum, from a few neighbours at a time, in their order.
 #
-# Programs of the same columns run side by side, so that what they gather stays in the cache, and
-# those of nodes with many neighbours come first, so that nobody waits for them at the end.
+# Programs of the same columns run side by side, so that what they gather stays in the cache. Those
+# of nodes with many neighbours come first, to balance the load.
 #
 # Cost: O(E + V) a column, and one pass over the result.
 
@@ -278,31 +274,28 @@ def sparse_product_kernel(links: LinkSegments, values: Tensor) -> Tensor:
     """The product with `values` [V, D]."""
     values = values.contiguous()
     found = torch.zeros_like(values)
-    nobody = torch.full((values.shape[1],), -1, device=values.device)
-    add_product_(found, links, values, nobody, 0.0, 1.0, 0.0)
+    no_source = torch.full((values.shape[1],), -1, device=values.device)
+    add_product_(found, links, values, no_source, 0.0, 1.0, 0.0)
     return found
 
 
-# Breadth-first search from many nodes at once, a bit for each of them.
+# Breadth-first search from many nodes at once, with a bit for each source.
 #
-# A step asks every node who of its neighbours is within reach. With a float for each node that is
-# searched from, a step reads and writes 4 b V bytes several times; with a bit it is a thirty-
-# second
-# of that, and what is new is written where it is new. After a step that found nothing new the
-# others
-# ask nobody, and nobody has to wait for the device to say so.
+# A step reads each node's neighbours, and a node is within reach of a source if a neighbour is.
+# With a float for each source a step reads and writes 4 b V bytes several times. A bit takes 1/32
+# of that, and the answer is written only for pairs that are new. After a step without new nodes
+# the programs read no neighbours, so the host need not wait for the device between steps.
 #
 # Cost: O(b (E + V) / 32) words for a step from b nodes, and 2 b V bytes for the answer.
 # Citation: Then, Kaufmann, Chirigati, Hoang-Vu, Pham, Kemper, Neumann and Vo, "The More the
-# Merrier:
-# Efficient Multi-Source Graph Traversal", VLDB 2014.
+# Merrier: Efficient Multi-Source Graph Traversal", VLDB 2014.
 
 
 _WORD = 32
 
 
 NEAR_REACH = 16
-"""Neighbours of a node that are asked together."""
+"""Neighbours of a node that are read together."""
 
 
 @triton.jit
@@ -358,10 +351,10 @@ def steps_within_reach(start: Tensor, end: Tensor, nodes: Tensor, most: int) -> 
     count, height = len(start) - 1, len(nodes)
     device, words = nodes.device, height // _WORD
     block = triton.next_power_of_2(words)
-    turn = torch.arange(height, device=device)
-    own_bit = (1 << (turn % _WORD)).to(torch.int32)  # that of 2^31 is the sign
+    source = torch.arange(height, device=device)
+    own_bit = (1 << (source % _WORD)).to(torch.int32)  # that of 2^31 is the sign
     within = torch.zeros(count * words, dtype=torch.int32, device=device)
-    within.scatter_add_(0, nodes * words + turn // _WORD, own_bit)
+    within.scatter_add_(0, nodes * words + source // _WORD, own_bit)
     following = torch.empty_like(within)
     answer = torch.zeros(count, height, dtype=torch.int16, device=device)
     answer.scatter_(0, nodes[None], most)
@@ -387,11 +380,9 @@ def steps_within_reach(start: Tensor, end: Tensor, nodes: Tensor, most: int) -> 
 
 # Levels of a row, with the row read once.
 #
-# A selection by digits, as `torch.topk` does it, reads a row several times and sorts what it
-# found;
-# on an H200 that is twenty times what one reading takes. Here a row stays in registers, and its
-# threshold is found bit by bit from the top: similarities are in [0, 1], and there floats are in
-# the
+# A radix selection, as in `torch.topk`, reads a row several times and sorts what it found; on an
+# H200 that takes twenty times as long as reading it once. Here a row stays in registers, and its
+# threshold is found bit by bit from the highest: similarities are in [0, 1], where floats have the
 # order of their bits. (Two bits at a time took half as long again.)
 #
 # Cost: one pass over [b, V], and up to 30 counts of what was read.
@@ -418,14 +409,13 @@ def _row_levels(similarities, nodes, ranks, levels, width, num_ranks, BLOCK: tl.
     for place in range(num_ranks):
         rank = tl.load(ranks + place)
         reached = 0
-        # In most sparse rows no more are > 0 than the rank asks for: all of these are above.
+        # In most sparse rows no more than `rank` are > 0: all of these are above.
         step = tl.where(positive <= rank, 0, 1 << 29)  # the highest bit of 1.0
         while step > 0:
             tried = reached + step
             count = tl.sum((bits >= tried).to(tl.int32), axis=0)
             reached = tl.where(count >= rank, tried, reached)
-            # As many as the rank asks for: which value between them parts them from the rest does
-            # not matter.
+            # As many as the rank: any threshold between them and the rest gives the same levels.
             step = tl.where(count == rank, 0, step >> 1)
         least = tl.maximum(reached, SMALLEST)  # what is above is > 0
         level += (bits >= least).to(tl.int32)
@@ -453,5 +443,5 @@ def row_levels(similarities: Tensor, nodes: Tensor, ranks: Sequence[int]) -> Ten
 
 @cache
 def _on(device: torch.device, ranks: tuple[int, ...]) -> Tensor:
-    """The ranks where they are needed: sending them each time would make the GPU be waited for."""
+    """The ranks on the device, copied once: each copy would make the host wait for the GPU."""
     return torch.tensor(ranks, dtype=torch.int32, device=device)

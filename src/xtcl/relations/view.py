@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,25 +13,33 @@ import torch
 from torch import Tensor
 
 from xtcl.graph.graph import Graph
+from xtcl.graph.validation import Attributes
 from xtcl.relations.sparse import CSRGraph, dense_on
 
 T = TypeVar("T")
 
 
-Attributes = np.ndarray | sp.csr_array
-
-
 ATTRIBUTES, LINKS, LABELS = "attributes", "links", "labels"
+
+RENAMED_MEMBERS = {
+    "evidence": "available",
+    "forget": "clear_cache",
+    "hiding_labels": "without_labels",
+    "hiding_links": "without_links",
+    "label_holders": "all_labelled",
+    "once": "cached",
+}
+"""Names of the last release and of this one."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingView:
     """The training data, and only they: no relation can read what is not in here.
 
-    Cross-fitting makes views that hide more: `hiding_labels` and `hiding_links` return new views
-    and leave this one as it is. `shared` keeps results that do not depend on the labels, so that
-    views which differ only in labels compute them once; `lasting` those that depend on nothing but
-    the attributes.
+    Cross-fitting makes views that hide more: `without_labels` and `without_links` return new views
+    and leave this one as it is. `label_free_cache` holds results that do not depend on the labels,
+    so views that differ only in labels share it; `attribute_cache` those that depend on the
+    attributes only, so all views of a graph share it.
     """
 
     attributes: Attributes
@@ -39,13 +48,28 @@ class TrainingView:
     num_classes: int
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     hidden_labels: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    shared: dict[Hashable, Any] = field(default_factory=dict, repr=False)
-    lasting: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    label_free_cache: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    attribute_cache: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """The state to pickle, with empty caches: what is in them is computed again."""
         state = vars(self).items()
         return {name: {} if isinstance(value, dict) else value for name, value in state}
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """What had the `name` in the last release, with a warning."""
+            if name not in RENAMED_MEMBERS:
+                raise AttributeError(f"'TrainingView' object has no attribute '{name}'")
+            new = RENAMED_MEMBERS[name]
+            warnings.warn(
+                f"TrainingView.{name} is called {new} now; the old name goes with the next "
+                "release.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return getattr(self, new)
 
     @classmethod
     def of(
@@ -54,7 +78,7 @@ class TrainingView:
         labelled: np.ndarray | Sequence[int] = (),
         device: torch.device | str = "cpu",
     ) -> TrainingView:
-        """View of `graph` that knows the labels of the nodes `labelled` (or mask) and no others."""
+        """View of `graph` with the labels of the nodes `labelled` (or mask) and no others."""
         labels = np.full(graph.num_nodes, -1, dtype=np.int64)
         nodes = np.asarray(labelled)
         nodes = np.flatnonzero(nodes) if nodes.dtype == bool else nodes.astype(np.int64)
@@ -74,8 +98,8 @@ class TrainingView:
         return int(self.adjacency.shape[0])
 
     @property
-    def evidence(self) -> frozenset[str]:
-        """Which kinds of data are there at all."""
+    def available(self) -> frozenset[str]:
+        """The kinds of data that the view has."""
         present = {
             ATTRIBUTES: self.attributes.shape[1] > 0,
             LINKS: self.adjacency.nnz > 0,
@@ -90,14 +114,14 @@ class TrainingView:
         one_hot[known, self.labels[known]] = 1.0
         return one_hot
 
-    def hiding_labels(self, nodes: np.ndarray) -> TrainingView:
+    def without_labels(self, nodes: np.ndarray) -> TrainingView:
         """The same view without the labels of `nodes`."""
         labels = self.labels.copy()
         labels[nodes] = -1
         return replace(self, labels=labels, hidden_labels=np.union1d(self.hidden_labels, nodes))
 
     @property
-    def label_holders(self) -> np.ndarray:
+    def all_labelled(self) -> np.ndarray:
         """The nodes whose labels are known here or were hidden: the same for all folds."""
         return np.union1d(self.hidden_labels, np.flatnonzero(self.labels >= 0))
 
@@ -110,34 +134,34 @@ class TrainingView:
         adjacency.data[:] = 1.0  # a link that is given twice was summed up
         return adjacency
 
-    def hiding_links(self, links: np.ndarray) -> TrainingView:
+    def without_links(self, links: np.ndarray) -> TrainingView:
         """The same view without the undirected `links` [2, n]."""
         hidden = self.adjacency_of(links, self.num_nodes)
         remaining = sp.csr_array(self.adjacency - self.adjacency.multiply(hidden))
         remaining.eliminate_zeros()
-        return replace(self, adjacency=remaining, shared={})
+        return replace(self, adjacency=remaining, label_free_cache={})
 
-    def once(
+    def cached(
         self, key: Hashable, compute: Callable[[], T], reads: frozenset[str] = frozenset({LINKS})
     ) -> T:
-        """`compute()` the first time, its result afterwards. Only for results free of labels.
+        """`compute()` the first time, its result afterwards. Not for results that depend on labels.
 
-        `reads` says what of the view the result depends on.
+        `reads` names the kinds of data that the result depends on.
         """
-        kept = self.lasting if reads <= {ATTRIBUTES} else self.shared
-        if key not in kept:
-            kept[key] = compute()
-        result: T = kept[key]
+        cache = self.attribute_cache if reads <= {ATTRIBUTES} else self.label_free_cache
+        if key not in cache:
+            cache[key] = compute()
+        result: T = cache[key]
         return result
 
-    def forget(self) -> None:
-        """Let go of all results; whoever asks again computes them again."""
-        self.shared.clear()
-        self.lasting.clear()
+    def clear_cache(self) -> None:
+        """Delete all cached results."""
+        self.label_free_cache.clear()
+        self.attribute_cache.clear()
 
     def dense_attributes(self) -> Tensor:
         """The attributes as a float32 matrix on the device."""
-        return self.once(
+        return self.cached(
             "dense attributes",
             lambda: dense_on(self.attributes, self.device),
             frozenset({ATTRIBUTES}),
@@ -145,6 +169,6 @@ class TrainingView:
 
     def links(self) -> CSRGraph:
         """The adjacency on the device, made once for all searches."""
-        return self.once(
+        return self.cached(
             "links on the device", lambda: CSRGraph.from_scipy(self.adjacency, self.device)
         )

@@ -44,7 +44,7 @@ def weight_intervals(
 ) -> dict[str, WeightInterval]:
     """The interval of every relation; empty if the groups were not kept or are too few."""
     groups: GroupCounts | None = sampler.groups_
-    if groups is None or len(groups.parted()[1]) < _MIN_GROUPS:
+    if groups is None or len(groups.by_group()[1]) < _MIN_GROUPS:
         return {}
     names = [relation.name for relation in sampler.relations_]
     drawn: dict[str, list[Range]] = {name: [] for name in names}
@@ -58,7 +58,7 @@ def weight_intervals(
 
 def resampled_counts(groups: GroupCounts, resamples: int, seed: int) -> Iterator[PatternCounts]:
     """Counts of as many groups as there are, drawn with replacement, `resamples` times."""
-    codes, counts = groups.parted()
+    codes, counts = groups.by_group()
     number = len(counts)
     rng = np.random.default_rng([seed, 1])
     for times in rng.multinomial(number, np.full(number, 1 / number), resamples):

@@ -69,7 +69,7 @@ class GroupCounts:
         """The table of all nodes together."""
         return PatternCounts.summed(self.table.codes % self.patterns, self.table.counts)
 
-    def parted(self) -> tuple[np.ndarray, np.ndarray]:
+    def by_group(self) -> tuple[np.ndarray, np.ndarray]:
         """Codes [P], and their counts [groups, P, 2] in every group that has pairs."""
         group, code = np.divmod(self.table.codes, self.patterns)
         groups, row = np.unique(group, return_inverse=True)

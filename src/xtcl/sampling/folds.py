@@ -53,7 +53,7 @@ def label_folds(
     if folds < 2:
         raise UsageError(f"crossfit={folds} must be 0 (off) or at least 2.")
     parts = _stratified_parts(view.labels, labelled, min(folds, len(labelled) // 2), rng)
-    return [pairs_among(view.hiding_labels(part), part) for part in parts]
+    return [pairs_among(view.without_labels(part), part) for part in parts]
 
 
 def link_folds(view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
@@ -79,7 +79,7 @@ def link_folds(view: TrainingView, folds: int, rng: np.random.Generator) -> list
     every_node = np.arange(view.num_nodes)
 
     def all_pairs(part: np.ndarray) -> Fold:
-        seen = view.hiding_links(links[:, part])
+        seen = view.without_links(links[:, part])
         target = TrainingView.adjacency_of(links[:, part], view.num_nodes)
         queries = _sample(linked, rng)
         labels = label_pairs_by_link(target, queries, every_node, known=seen.adjacency)

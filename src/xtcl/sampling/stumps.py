@@ -17,7 +17,7 @@ the log-odds of that share, sweeping several times, and keeping constants out of
 (`Stumps.centred`) avoids both and costs microseconds. Where matches are rare, as links are, a
 Newton step from there overshoots: in a leaf with twenty times the usual share it is +20 where +3 is
 right, and the next step is minus the number of its pairs. So a step that increases the loss of its
-leaf is halved until it does not (`guarded`).
+leaf is halved until it does not (`backtracking`).
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def with_prior(
     """
     if not pairs:
         return levels, counts
-    alone = level * np.eye(levels.shape[1], dtype=levels.dtype)
-    halves = np.full((len(alone), 2), pairs / 2)
-    return np.concatenate([levels, alone]), np.concatenate([counts, halves])
+    single = level * np.eye(levels.shape[1], dtype=levels.dtype)
+    halves = np.full((len(single), 2), pairs / 2)
+    return np.concatenate([levels, single]), np.concatenate([counts, halves])
 
 
 def precision(levels: np.ndarray, counts: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
@@ -112,7 +112,7 @@ def fit_stumps(
     base: float = 0.0,
     sweeps: int = 1,
     penalty: float = 1.0,
-    guarded: bool = False,
+    backtracking: bool = False,
 ) -> Stumps:
     """Fit the weights on patterns `levels` [P, R] that occurred `counts` [P, 2] times."""
     weights = np.zeros((levels.shape[1], num_levels))
@@ -127,7 +127,7 @@ def fit_stumps(
             down = np.bincount(leaf, weights=gradient, minlength=num_levels)
             scale = np.bincount(leaf, weights=curvature, minlength=num_levels) + penalty
             step = np.divide(-down, scale, out=np.zeros(num_levels), where=scale > 0)
-            if guarded:
+            if backtracking:
                 step = _without_overshoot(step, margin, counts, leaf)
             weights[relation] += step
             margin = margin + step[leaf]

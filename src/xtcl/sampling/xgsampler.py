@@ -161,7 +161,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
             not tiles_are_tall(view.device)
             or self.store is not None
             or world().world_size > 1
-            or any(fold.view.shared is not view.shared for fold in folds)
+            or any(fold.view.label_free_cache is not view.label_free_cache for fold in folds)
         ):
             return {}
         queries = np.unique(np.concatenate([fold.queries for fold in folds]))
@@ -233,7 +233,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
             return None
         own = {relation.name: relation for relation in self.relations_}
         relation = own.get(name) or make_relation(name)
-        return relation if relation.reads <= self.view_.evidence else None
+        return relation if relation.reads <= self.view_.available else None
 
     def _fitted_rows(self) -> RelationRows:
         if not self.__sklearn_is_fitted__():
@@ -252,7 +252,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
     def forget_relations(self) -> None:
         """Free what the relations have computed. It is computed again when needed."""
         self._rows = None
-        self.view_.forget()
+        self.view_.clear_cache()
 
     # Explanations: single pairs.
 
@@ -381,7 +381,7 @@ def fit_weights(
         base=prior_log_odds(counts) if isinstance(base, str) else float(base),
         sweeps=settings.sweeps,
         penalty=settings.penalty,
-        guarded=isinstance(base, str),
+        backtracking=isinstance(base, str),
     )
     if isinstance(base, str):
         stumps = stumps.centred(*believed)

@@ -1,11 +1,14 @@
-"""What a task asks of an embedding: heads that turn rows into answers, metrics that judge them."""
+"""Tasks: their folds and recipes, the heads that predict from an embedding, and metrics."""
 
 from __future__ import annotations
 
 from xtcl.errors import UsageError
+from xtcl.tasks.custom import CustomTask
 from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.task import Task
+
+__all__ = ["TASKS", "CustomTask", "LinkPrediction", "NodeClassification", "Task", "make_task"]
 
 TASKS: dict[str, type[Task]] = {"nodes": NodeClassification, "links": LinkPrediction}
 

@@ -29,7 +29,7 @@ from xtcl.tasks.results import NO_SCORE, FittedEmbedding, Predictions
 from xtcl.tasks.task import Selected, Task
 from xtcl.tasks.training_data import TrainingData
 from xtcl.training.checkpoint import NullCheckpoints
-from xtcl.training.early_stopping import EarlyStopping, Scorer
+from xtcl.training.early_stopping import EarlyStopping, EmbeddingScorer
 from xtcl.training.trainer import embed, train
 
 MIN_GAIN = 0.005
@@ -113,7 +113,7 @@ class Trial:
         graph: Graph,
         ensemble: EnsembleConfig,
         sampled: SampledPositives,
-        scorer: Scorer | None,
+        scorer: EmbeddingScorer | None,
         best_other: float,
     ) -> FittedEmbedding:
         """Train `ensemble` on `graph`.
@@ -253,7 +253,7 @@ def train_ensemble(
     plan: EnsembleConfig,
     found: SampledPositives,
     options: FitOptions,
-    scorer: Scorer | None = None,
+    scorer: EmbeddingScorer | None = None,
     best_other: float = NO_SCORE,
 ) -> FittedEmbedding:
     """Train the encoders of `plan` one after the other, each with a seed of its own, and join them.

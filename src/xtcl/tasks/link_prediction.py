@@ -23,7 +23,7 @@ from xtcl.tasks.results import NO_SCORE, FittedEmbedding, LinkScores
 from xtcl.tasks.task import Selected, Task
 from xtcl.tasks.training_data import TrainingData
 from xtcl.training.batch import PositiveLists
-from xtcl.training.early_stopping import Scorer
+from xtcl.training.early_stopping import EmbeddingScorer
 
 if TYPE_CHECKING:
     from xtcl.tasks.fit import Trial
@@ -175,7 +175,7 @@ def _divide(
     return pairs[:, np.sort(order[:cut])], pairs[:, np.sort(order[cut:])]
 
 
-def cosine_auc(links: HiddenLinks, device: torch.device) -> Scorer:
+def cosine_auc(links: HiddenLinks, device: torch.device) -> EmbeddingScorer:
     """A scorer of embeddings: the AUC of their cosines on the hidden links."""
     sides = [torch.from_numpy(np.array(pairs)).to(device) for pairs in links.hidden]
 

@@ -22,7 +22,7 @@ from scipy.special import softmax
 from torch import Tensor
 
 from xtcl.errors import DataError, UsageError, first_few
-from xtcl.tasks.newton_cg import RotatedRows, Weights, rotate_rows, solve_path
+from xtcl.tasks.newton_cg import HeadWeights, RotatedRows, rotate_rows, solve_path
 
 # For rows of unit mean square length. With a smaller C a few hundred labels hardly count; with a
 # larger one the penalty hardly does.
@@ -224,13 +224,13 @@ def logistic_path(
     weights = None
     if start is not None:
         coef, intercept = (torch.from_numpy(x).to(rows) for x in (start.coef_, start.intercept_))
-        weights = problem.rotated.rotate(Weights(coef[None], intercept[None]))
+        weights = problem.rotated.rotate(HeadWeights(coef[None], intercept[None]))
     path = solve_path(rows, problem.codes, len(problem.classes), Cs, _TOLERANCE, start=weights)
     for C, fit in zip(Cs, path, strict=True):
         yield _head(problem, fit, ChosenC(C))
 
 
-def _head(problem: PreparedRows, weights: Weights, chosen: ChosenC) -> LogisticHead:
+def _head(problem: PreparedRows, weights: HeadWeights, chosen: ChosenC) -> LogisticHead:
     coef, intercept = (part[0].cpu().numpy() for part in problem.rotated.unrotate(weights))
     return LogisticHead(
         coef_=coef,
@@ -253,7 +253,7 @@ class ChosenC(NamedTuple):
     accuracy: float = np.nan
     likelihood: float = np.nan  # mean log-likelihood of a held-out row, calibrated
     inverse_temperature: float = np.nan
-    fold_mean: Weights | None = None  # mean of the folds' fits at the nearest C that was tried
+    fold_mean: HeadWeights | None = None  # mean of the folds' fits at the nearest C that was tried
 
 
 def choose_c(
@@ -337,7 +337,7 @@ def stratified_folds(codes: Codes, folds: int, seed: int) -> Codes:
 
 def held_out_scores(
     rows: Tensor, codes: Tensor, num_classes: int, Cs: Sequence[float], fold_of: Tensor
-) -> Iterator[tuple[Tensor, Weights]]:
+) -> Iterator[tuple[Tensor, HeadWeights]]:
     """For each C the scores of the held-out rows, and the mean of the folds' fits.
 
     Scores are [held out, classes], each row's by the fit that left out its fold.
@@ -346,7 +346,7 @@ def held_out_scores(
     mask = fold_of != torch.arange(int(fold_of.max()) + 1, device=codes.device)[:, None]
     for fit in solve_path(rows, codes, num_classes, Cs, _CV_TOLERANCE, mask):
         scores = fit.coef @ rows.T + fit.intercept[:, :, None]
-        mean = Weights(*(part.mean(dim=0, keepdim=True) for part in fit))
+        mean = HeadWeights(*(part.mean(dim=0, keepdim=True) for part in fit))
         yield scores[fold_of[held_out], :, held_out], mean
 
 

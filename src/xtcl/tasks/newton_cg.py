@@ -47,7 +47,7 @@ _MAX_BATCHED_SCORES = 2**24  # class scores for all C at once on a GPU: 128 MiB
 _EPS, _TINY = torch.finfo(torch.float64).eps, torch.finfo(torch.float64).tiny
 
 
-class Weights(NamedTuple):
+class HeadWeights(NamedTuple):
     """Coefficients of P fits: the class scores are `rows @ coef[p].T + intercept[p]`."""
 
     coef: Tensor  # [P, K, d]
@@ -61,8 +61,8 @@ def solve_path(
     Cs: Sequence[float],
     tolerance: float,
     mask: Tensor | None = None,
-    start: Weights | None = None,
-) -> Iterator[Weights]:
+    start: HeadWeights | None = None,
+) -> Iterator[HeadWeights]:
     """Fit float64 rows [n, d] with class codes [n] for each C of `Cs`.
 
     Problem p is fitted on the rows that `mask` [P, n] marks; without a mask there is one problem,
@@ -89,7 +89,7 @@ def solve_path(
     solve = _solve_all_at_once if all_at_once else _solve_in_turn
     for solution in solve(problems, weights, Cs, tolerance):
         of_classes = contrasts @ solution
-        yield Weights(of_classes[..., :-1], of_classes[..., -1])
+        yield HeadWeights(of_classes[..., :-1], of_classes[..., -1])
 
 
 def _solve_in_turn(
@@ -220,18 +220,18 @@ def _newton(problems: _Problems, start: Tensor, C: str, tolerance: float, float3
 
 def _line_search(problems: _Problems, point: _Point, step: Tensor) -> tuple[_Point, Tensor]:
     """Halve each problem's step until J decreases; the new points, and which are better."""
-    slope = _dot(point.gradient, step)
-    length = torch.ones_like(slope)
+    directional_derivative = _dot(point.gradient, step)
+    step_size = torch.ones_like(directional_derivative)
     while True:
-        trial = problems.evaluate(point.weights + length[:, None, None] * step)
-        better = trial.value <= point.value + 1e-4 * length * slope
+        trial = problems.evaluate(point.weights + step_size[:, None, None] * step)
+        better = trial.value <= point.value + 1e-4 * step_size * directional_derivative
         # Near the optimum J changes by rounding alone, but its gradient still decreases.
         close = trial.value <= point.value + 1e-12 * point.value.abs()
         better |= close & (_norm(trial.gradient) < _norm(point.gradient))
-        again = ~better & (length > _EPS)
+        again = ~better & (step_size > _EPS)
         if not again.any():
             return trial, better
-        length = torch.where(again, length / 2, length)
+        step_size = torch.where(again, step_size / 2, step_size)
 
 
 class Design(NamedTuple):
@@ -408,16 +408,16 @@ class RotatedRows(NamedTuple):
         inside = self.rotation.inverse(coordinates)
         return inside if self.span is None else inside @ self.span.T
 
-    def rotate(self, weights: Weights) -> Weights:
+    def rotate(self, weights: HeadWeights) -> HeadWeights:
         """Fits of the rows as fits of the coordinates."""
         inside = weights.coef if self.span is None else weights.coef @ self.span
         coef = torch.stack([self.rotation.apply_(each.clone()) for each in inside])
-        return Weights(coef, weights.intercept + weights.coef @ self.centre)
+        return HeadWeights(coef, weights.intercept + weights.coef @ self.centre)
 
-    def unrotate(self, weights: Weights) -> Weights:
+    def unrotate(self, weights: HeadWeights) -> HeadWeights:
         """Fits of the coordinates as fits of the rows."""
         coef = torch.stack([self.inverse(each) for each in weights.coef])
-        return Weights(coef, weights.intercept - coef @ self.centre)
+        return HeadWeights(coef, weights.intercept - coef @ self.centre)
 
 
 def rotate_rows(rows: Tensor, *, overwrite: bool = False) -> RotatedRows:

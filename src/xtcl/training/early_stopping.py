@@ -11,7 +11,7 @@ from torch import Tensor
 from xtcl.distributed import world
 from xtcl.errors import UsageError
 
-Scorer = Callable[[Tensor], float]
+EmbeddingScorer = Callable[[Tensor], float]
 """The score of an embedding, from data hidden from everything that made it. Higher is better."""
 
 
@@ -37,7 +37,7 @@ class EarlyStopping:
 
     def __init__(
         self,
-        scorer: Scorer,
+        scorer: EmbeddingScorer,
         every: int = 5,
         patience: int = 25,
         best_other: float = float("-inf"),

@@ -67,7 +67,7 @@ def test_groups_add_up_to_the_counts_of_the_fit() -> None:
     view = TrainingView.of(side.graph, side.labelled, CPU)
     folds = known.folds(view, 5, np.random.default_rng(0))
     sampler = XGSampler().fit(view, folds)
-    codes, counts = counts_by_part(sampler, folds, 0, bench()).parted()
+    codes, counts = counts_by_part(sampler, folds, 0, bench()).by_group()
     assert 5 <= len(counts) <= NUM_PARTS
     whole = PatternCounts(codes, counts.sum(axis=0))
     np.testing.assert_array_equal(whole.codes, sampler.counts_.codes)
@@ -98,8 +98,8 @@ def test_groups_and_draws_are_those_of_the_published_intervals(task: str) -> Non
     for number, table in enumerate(tables):
         expected[number, np.searchsorted(codes, table.codes)] = table.counts
     groups = counts_by_part(sampler, folds, 3, bench())
-    np.testing.assert_array_equal(groups.parted()[0], codes)
-    np.testing.assert_array_equal(groups.parted()[1], expected)
+    np.testing.assert_array_equal(groups.by_group()[0], codes)
+    np.testing.assert_array_equal(groups.by_group()[1], expected)
 
     rng = np.random.default_rng([3, 1])
     times = rng.multinomial(len(expected), np.full(len(expected), 1 / len(expected)), 500)

@@ -235,7 +235,7 @@ def listed(pairs: AbovePairs) -> list[list[int]]:
 def test_rows_and_information_are_those_of_the_plain_loops(
     relation: str, graph: Graph, quantile: float
 ) -> None:
-    if not make_relation(relation).reads <= whole_view(graph).evidence:
+    if not make_relation(relation).reads <= whole_view(graph).available:
         with pytest.raises(DataError, match=f"'{relation}' needs"):
             above_pairs(graph, relation, quantile=quantile)
         return

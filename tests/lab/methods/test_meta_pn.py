@@ -25,8 +25,8 @@ from xtcl.lab.methods.meta_pn import (
     MetaPN,
     MetaPNSettings,
     MetaPropagator,
+    NetworkWeights,
     PseudoLoss,
-    Weights,
     first_weights,
     gold_direction,
     labels_per_hop,
@@ -112,7 +112,7 @@ def test_network_is_its_formula() -> None:
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def train_exactly(lesson: Lesson, settings: MetaPNSettings, seed: int) -> Weights:
+def train_exactly(lesson: Lesson, settings: MetaPNSettings, seed: int) -> NetworkWeights:
     """Training by its definition, with autograd through the virtual step for the meta gradient."""
     start, spread, rate = lesson.start, lesson.spread, settings.learning_rate
     loss = PseudoLoss(settings.scale, settings.decay)
@@ -161,7 +161,7 @@ def test_meta_steps_touch_neither_weights_nor_optimiser() -> None:
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 
-def gold(lesson: Lesson, weights: Weights) -> float:
+def gold(lesson: Lesson, weights: NetworkWeights) -> float:
     return float(F.nll_loss(log_chances(weights, lesson.known_rows), lesson.classes).detach())
 
 
@@ -311,7 +311,7 @@ class Tiny:
         self.start = F.one_hot(torch.randint(CLASSES, (NODES,), generator=draw), CLASSES).double()
         self.start[3:] = 0.0
         self.spread = normal(NODES, HOPS, CLASSES).abs()
-        self.weights: Weights = (
+        self.weights: NetworkWeights = (
             normal(WIDTH, HIDDEN).requires_grad_(),
             normal(HIDDEN, CLASSES).requires_grad_(),
         )
@@ -323,14 +323,14 @@ class Tiny:
         found: Tensor = self.propagator(self.start, self.spread)
         return found
 
-    def chances(self, weights: Weights) -> Tensor:
+    def chances(self, weights: NetworkWeights) -> Tensor:
         return F.log_softmax(torch.relu(self.x @ weights[0]) @ weights[1], dim=1)
 
-    def gold_loss(self, weights: Weights) -> Tensor:
+    def gold_loss(self, weights: NetworkWeights) -> Tensor:
         scores = torch.relu(self.gold_x @ weights[0]) @ weights[1]
         return F.cross_entropy(scores, self.gold)
 
-    def slope(self, create_graph: bool = False) -> Weights:
+    def slope(self, create_graph: bool = False) -> NetworkWeights:
         value = LOSS(self.pseudo(), self.chances(self.weights), self.weights)
         return torch.autograd.grad(value, self.weights, create_graph=create_graph)
 
@@ -339,7 +339,7 @@ class Tiny:
         pairs = zip(self.weights, self.slope(create_graph=True), strict=True)
         return self.gold_loss(tuple(weight - RATE * slope for weight, slope in pairs))
 
-    def meta_gradient(self) -> Weights:
+    def meta_gradient(self) -> NetworkWeights:
         direction = gold_direction(self.weights, self.slope(), RATE, self.gold_loss)
         objective = meta_objective(self.chances, self.weights, direction, self.pseudo(), LOSS, RATE)
         return torch.autograd.grad(objective, list(self.propagator.parameters()))

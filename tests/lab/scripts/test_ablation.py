@@ -381,7 +381,7 @@ def test_agreement_is_the_cosine_of_posteriors() -> None:
             p, q = posterior[u], posterior[v]
             assert row[v] == pytest.approx(p @ q / np.sqrt((p @ p) * (q @ q)), abs=1e-6)
     with pytest.raises(UsageError, match="no first fit with the labels of this view"):
-        relation.on(view.hiding_labels(SIDE.labelled[:1]))
+        relation.on(view.without_labels(SIDE.labelled[:1]))
 
 
 def test_the_second_sampler_knows_one_relation_more() -> None:

@@ -48,13 +48,13 @@ def list_name(relation: Relation, cap: int = 3, view: TrainingView = VIEW, **giv
 def relinked(view: TrainingView) -> TrainingView:
     dense = view.adjacency.toarray()
     dense[0, 1] = dense[1, 0] = 1 - dense[0, 1]
-    return replace(view, adjacency=sp.csr_array(dense), shared={})
+    return replace(view, adjacency=sp.csr_array(dense), label_free_cache={})
 
 
 def redescribed(view: TrainingView) -> TrainingView:
     attributes = np.array(view.attributes)
     attributes[4, 0] += 1
-    return replace(view, attributes=attributes, shared={}, lasting={})
+    return replace(view, attributes=attributes, label_free_cache={}, attribute_cache={})
 
 
 def relabelled(view: TrainingView) -> TrainingView:
@@ -89,8 +89,8 @@ def test_a_name_follows_what_the_relation_reads_and_nothing_else(
 def test_hidden_labels_and_links_change_the_name() -> None:
     known = np.flatnonzero(VIEW.labels >= 0)
     links = np.stack(VIEW.adjacency.nonzero())[:, :2]
-    views = [VIEW, VIEW.hiding_labels(known[:3]), VIEW.hiding_labels(known[3:6])]
-    views.append(VIEW.hiding_links(links))
+    views = [VIEW, VIEW.without_labels(known[:3]), VIEW.without_labels(known[3:6])]
+    views.append(VIEW.without_links(links))
     assert len({name(view) for view in views}) == 4
 
 

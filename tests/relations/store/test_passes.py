@@ -171,7 +171,7 @@ def test_another_split_shares_what_does_not_read_labels(
     store = RelationStore(tmp_path)
     result("nodes", store)
     view = make_view(70, 1, attributes="signed")
-    other = view.hiding_labels(np.flatnonzero(view.labels >= 0)[::2])
+    other = view.without_labels(np.flatnonzero(view.labels >= 0)[::2])
     calls = CallCounter(monkeypatch)
     rows = rows_of(resolve_relations("paper"), other, SETTINGS.quantiles, store)
     with rows.over(all_nodes(70)) as passing:
@@ -187,7 +187,7 @@ def test_a_broken_off_pass_leaves_nothing(cap: int | None, tmp_path: Path) -> No
 
     def part() -> None:
         with rows.over(all_nodes(40)) as passing:
-            for number, nodes in enumerate(passing.blocks(all_nodes(40), 10)):
+            for number, nodes in enumerate(torch.split(all_nodes(40), 10)):
                 level_blocks(passing, nodes)
                 if number == 2:
                     raise KeyboardInterrupt

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_stores import (
@@ -62,7 +63,7 @@ def test_every_range_of_rows_is_what_brute_force_finds(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(views(min_nodes=3), st.sampled_from(OURS))
 def test_awkward_graphs(store: RelationStore, view: TrainingView, relation: Relation) -> None:
-    if not relation.reads <= view.evidence:
+    if not relation.reads <= view.available:
         return
     store.put(view, relation, QUANTILES, blocks(view, relation, QUANTILES))
     with existing(store.get(view, relation, QUANTILES)) as stored:
@@ -259,7 +260,7 @@ def test_a_pass_goes_on_when_a_file_is_damaged(
 
     def run() -> None:
         with rows.over(all_nodes(40)) as passing:
-            for nodes in passing.blocks(all_nodes(40), height):
+            for nodes in torch.split(all_nodes(40), height):
                 (found,) = level_blocks(passing, nodes)
                 (wanted,) = level_blocks(expected, nodes)
                 assert found.equal(wanted)

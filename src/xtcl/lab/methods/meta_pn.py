@@ -171,13 +171,13 @@ def _lesson(
     return Lesson(FixedRows(x), FixedRows(x[known]), classes, start, spread), edge_index
 
 
-def log_chances(weights: Weights, rows: FixedRows) -> Tensor:
+def log_chances(weights: NetworkWeights, rows: FixedRows) -> Tensor:
     r""":math:`\log \text{softmax}(\text{ReLU}(X W_1) W_2)`, [n, C]."""
     first, second = weights
     return F.log_softmax(torch.relu(rows.times(first)) @ second, dim=1)
 
 
-def first_weights(*widths: int, device: torch.device) -> Weights:
+def first_weights(*widths: int, device: torch.device) -> NetworkWeights:
     """Glorot's initial weights between layers of these widths."""
     weights = [torch.empty(size, device=device) for size in pairwise(widths)]
     return tuple(nn.init.xavier_uniform_(weight).requires_grad_() for weight in weights)
@@ -189,16 +189,16 @@ def train_meta_pn(
     *,
     seed: int,
     on_epoch: Callable[[int], None] = lambda done: None,
-) -> Weights:
+) -> NetworkWeights:
     """The network's weights. Given the same seed, a run on the CPU repeats to the byte."""
     start, spread, device = lesson.start, lesson.spread, lesson.start.device
     rate, num_classes = settings.learning_rate, start.shape[1]
     loss = PseudoLoss(settings.scale, settings.decay)
 
-    def chances_of(weights: Weights) -> Tensor:
+    def chances_of(weights: NetworkWeights) -> Tensor:
         return log_chances(weights, lesson.rows)
 
-    def gold_loss(weights: Weights) -> Tensor:
+    def gold_loss(weights: NetworkWeights) -> Tensor:
         return F.nll_loss(log_chances(weights, lesson.known_rows), lesson.classes)
 
     with seeded(seed, device):
@@ -225,11 +225,11 @@ def train_meta_pn(
     return weights
 
 
-Weights = tuple[Tensor, ...]
+NetworkWeights = tuple[Tensor, ...]
 """All weights of a network."""
 
 
-OfWeights = Callable[[Weights], Tensor]
+OfWeights = Callable[[NetworkWeights], Tensor]
 """What a network gives with such weights: log class probabilities [V, C], or a loss."""
 
 
@@ -281,14 +281,14 @@ class PseudoLoss:
         """The first term, which is linear in both."""
         return -self.scale * (pseudo * log_chances).sum() / log_chances.numel()
 
-    def __call__(self, pseudo: Tensor, log_chances: Tensor, weights: Weights) -> Tensor:
+    def __call__(self, pseudo: Tensor, log_chances: Tensor, weights: NetworkWeights) -> Tensor:
         """Both terms."""
         return self.fit(pseudo, log_chances) + self.decay / 2 * weights[0].square().sum()
 
 
 def gold_direction(
-    weights: Weights, gradient: Weights, rate: float, gold_loss: OfWeights
-) -> Weights:
+    weights: NetworkWeights, gradient: NetworkWeights, rate: float, gold_loss: OfWeights
+) -> NetworkWeights:
     r""":math:`d = \nabla_{\theta'} L_\text{gold}(\theta')` at :math:`\theta' = \theta - \eta g`.
 
     The step is plain gradient descent and virtual: no optimiser hears of it.
@@ -302,8 +302,8 @@ def gold_direction(
 
 def meta_objective(
     log_chances: OfWeights,
-    weights: Weights,
-    direction: Weights,
+    weights: NetworkWeights,
+    direction: NetworkWeights,
     pseudo: Tensor,
     loss: PseudoLoss,
     rate: float,

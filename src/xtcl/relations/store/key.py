@@ -92,7 +92,7 @@ def _fingerprint(view: TrainingView, kind: str) -> str:
     if kind == LABELS:
         return digest(view.labels, view.hidden_labels, np.array(view.num_classes))
     key = f"{kind} fingerprint"
-    return view.once(key, lambda: _matrix_fingerprint(view, kind), frozenset({kind}))
+    return view.cached(key, lambda: _matrix_fingerprint(view, kind), frozenset({kind}))
 
 
 def _matrix_fingerprint(view: TrainingView, kind: str) -> str:

@@ -24,7 +24,7 @@ class PassRows(Generic[Source]):
     """Rows of a relation during one pass over blocks of nodes.
 
     They are read from a file of the store if it has them. Otherwise they are computed, and written
-    to the store as long as that works. Rows that the store cannot keep are only computed.
+    to the store as long as that works. Rows that cannot be stored are only computed.
     """
 
     def __init__(self, source: Source) -> None:
