@@ -19,7 +19,6 @@ from torch import Tensor
 
 from xtcl import config
 from xtcl.config import (
-    RENAMED,
     BatchConfig,
     EncoderConfig,
     EnsembleConfig,
@@ -30,6 +29,7 @@ from xtcl.config import (
 )
 from xtcl.errors import UsageError
 from xtcl.nn.loss import contrastive_loss
+from xtcl.renamed import SETTINGS
 from xtcl.runs.config_file import to_toml
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, fit_task
@@ -358,7 +358,7 @@ OLD_FIELDS: dict[Any, dict[str, Any]] = {
 
 def with_old_names(value: Any) -> Any:
     """Plain settings as the last release wrote them."""
-    old_of = {new: old for old, new in RENAMED.items()}
+    old_of = {new: old for old, new in SETTINGS.items()}
     if isinstance(value, dict):
         return {old_of.get(name, name): with_old_names(entry) for name, entry in value.items()}
     return [with_old_names(entry) for entry in value] if isinstance(value, list) else value
@@ -367,9 +367,9 @@ def with_old_names(value: Any) -> Any:
 def test_every_old_name_leads_to_one_that_is_there() -> None:
     names = {name for kind in KINDS_CONFIG for name in dir(kind)}
     names |= {each.name for kind in KINDS_CONFIG for each in fields(kind)}
-    assert set(RENAMED.values()) <= names
-    assert not RENAMED.keys() & {each.name for kind in KINDS_CONFIG for each in fields(kind)}
-    assert not RENAMED.keys() & set(RENAMED.values())
+    assert set(SETTINGS.values()) <= names
+    assert not SETTINGS.keys() & {each.name for kind in KINDS_CONFIG for each in fields(kind)}
+    assert not SETTINGS.keys() & set(SETTINGS.values())
 
 
 @pytest.mark.parametrize("task", ["nodes", "links"])
@@ -391,8 +391,8 @@ def test_one_setting_under_both_names_is_refused() -> None:
 @pytest.mark.parametrize("kind", OLD_FIELDS)
 def test_old_keywords_still_work_and_warn(kind: Any) -> None:
     for old, value in OLD_FIELDS[kind].items():
-        message = f"{kind.__name__}: '{old}' is called '{RENAMED[old]}' now"
-        new = kind(**{RENAMED[old]: value})
+        message = f"{kind.__name__}: '{old}' is called '{SETTINGS[old]}' now"
+        new = kind(**{SETTINGS[old]: value})
         with pytest.warns(DeprecationWarning, match=message) as heard:
             assert kind(**{old: value}) == new
         assert heard[0].filename == __file__

@@ -26,29 +26,10 @@ import numpy as np
 from xtcl.errors import UsageError
 from xtcl.relations.registry import make_relation
 from xtcl.relations.thresholds import PAPER_QUANTILES, check_quantiles
+from xtcl.renamed import SETTINGS
 
 Similarity = Literal["cosine", "inner"]
 
-RENAMED = {
-    # Fields, also in config.toml, tuned.toml and the model.json of schema 3.
-    "least_chance": "min_probability",
-    "draws": "num_positives_per_step",
-    "link_draws": "num_links_per_step",
-    "plans": "ensembles",
-    "doubt": "downweight",
-    "sure": "self_training_threshold",
-    "members": "encoders",
-    "caution": "trust_exponent",
-    # Methods.
-    "checked": "validated",
-    "each": "map_encoders",
-    "literal": "as_in_paper",
-    "from_plain": "from_dict",
-    "drawn": "anchors_per_epoch",
-    "steps": "steps_per_epoch",
-    "step_anchors": "anchors_per_step",
-}
-"""Old names and new ones. Files with old names are read; in Python they warn for one release."""
 
 Config = TypeVar("Config")
 
@@ -61,12 +42,12 @@ class _OldName:
 
     def __get__(self, instance: object, owner: type) -> Any:
         _warn_renamed(owner, self.old)
-        return getattr(owner if instance is None else instance, RENAMED[self.old])
+        return getattr(owner if instance is None else instance, SETTINGS[self.old])
 
 
 def _warn_renamed(owner: type, old: str) -> None:
     warnings.warn(
-        f"{owner.__name__}: '{old}' is called '{RENAMED[old]}' now; the old name goes with the "
+        f"{owner.__name__}: '{old}' is called '{SETTINGS[old]}' now; the old name goes with the "
         "next release.",
         DeprecationWarning,
         stacklevel=3,  # the line that has the old name
@@ -76,7 +57,7 @@ def _warn_renamed(owner: type, old: str) -> None:
 def _with_old_names(cls: type[Config]) -> type[Config]:
     """Let a dataclass take keywords, and give attributes, under the names of the last release."""
     current = {each.name for each in fields(cls)}  # type: ignore[arg-type]
-    old_fields = {old for old, new in RENAMED.items() if new in current}
+    old_fields = {old for old, new in SETTINGS.items() if new in current}
     init = cls.__init__
 
     @functools.wraps(init)
@@ -84,11 +65,11 @@ def _with_old_names(cls: type[Config]) -> type[Config]:
         for old in old_fields & kwargs.keys():
             _warn_renamed(cls, old)
             # `dataclasses.replace` gives the new name, too: the old one is what the caller wrote.
-            kwargs[RENAMED[old]] = kwargs.pop(old)
+            kwargs[SETTINGS[old]] = kwargs.pop(old)
         init(self, *args, **kwargs)
 
     cls.__init__ = with_old_keywords  # type: ignore[method-assign, assignment]
-    for old, new in RENAMED.items():
+    for old, new in SETTINGS.items():
         if hasattr(cls, new) or new in current:
             setattr(cls, old, _OldName(old))
     return cls
@@ -97,10 +78,10 @@ def _with_old_names(cls: type[Config]) -> type[Config]:
 def _current_names(stored: Mapping[str, Any]) -> dict[str, Any]:
     """The stored settings under their names of today."""
     settings = dict(stored)
-    for old in RENAMED.keys() & stored.keys():
-        if RENAMED[old] in settings:
-            raise TypeError(f"'{old}' is the old name of '{RENAMED[old]}', which is there, too")
-        settings[RENAMED[old]] = settings.pop(old)
+    for old in SETTINGS.keys() & stored.keys():
+        if SETTINGS[old] in settings:
+            raise TypeError(f"'{old}' is the old name of '{SETTINGS[old]}', which is there, too")
+        settings[SETTINGS[old]] = settings.pop(old)
     return settings
 
 

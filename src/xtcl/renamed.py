@@ -1,4 +1,8 @@
-"""Names of release 0.1 that pages mention: they work until the next release, with a warning."""
+"""Every name that changed since release 0.1, old to new.
+
+Settings files and runs of earlier versions are read through these tables. In Python, old names work
+until the next release, with a warning.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,33 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
+
+SETTINGS = {
+    # Fields, also in config.toml, tuned.toml and the model.json of schema 3.
+    "least_chance": "min_probability",
+    "draws": "num_positives_per_step",
+    "link_draws": "num_links_per_step",
+    "plans": "ensembles",
+    "doubt": "downweight",
+    "sure": "self_training_threshold",
+    "members": "encoders",
+    "caution": "trust_exponent",
+    # Methods.
+    "checked": "validated",
+    "each": "map_encoders",
+    "literal": "as_in_paper",
+    "from_plain": "from_dict",
+    "drawn": "anchors_per_epoch",
+    "steps": "steps_per_epoch",
+    "step_anchors": "anchors_per_step",
+}
+"""Fields of the configuration, in files and in Python, and methods of its classes."""
+
+HEAD_ARRAYS = {"strength": "C", "sureness": "inverse_temperature"}
+"""Arrays of a saved head."""
+
+COLUMN_KEYS = {"doubt": "warning"}
+"""Keys of the stored encoding of a table's column."""
 
 NAMES = {
     "BatchSettings": "BatchConfig",

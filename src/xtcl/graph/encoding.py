@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from xtcl.errors import DataError
+from xtcl.renamed import COLUMN_KEYS
 
 NUMBER, TRUTH, CATEGORY, PRESENCE, LEFT_OUT = "number", "truth", "category", "presence", "left out"
 AS_ASKED = "as you asked"
 _KINDS = (NUMBER, TRUTH, CATEGORY, PRESENCE, LEFT_OUT)
-_RENAMED_KEYS = {"doubt": "warning"}
-"""Keys that files of earlier versions hold, and their names now."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class TableEncoding:
         try:
             columns = []
             for column in stored["columns"]:
-                plain = {_RENAMED_KEYS.get(key, key): value for key, value in column.items()}
+                plain = {COLUMN_KEYS.get(key, key): value for key, value in column.items()}
                 if not plain.keys() <= known:
                     raise DataError("The encoding of a table has unknown parts.")
                 plain["categories"] = tuple(plain["categories"])

@@ -46,7 +46,7 @@ SCHEMA = 4
 
 
 OLDEST_SCHEMA = 3
-"""The oldest one that is read: `xtcl.config.RENAMED` has the names that its settings had."""
+"""The oldest one that is read: `xtcl.renamed` has the names that its settings had."""
 
 
 _HEADS: dict[str, Any] = {"nodes": LogisticHead, "links": SignalHead}

@@ -25,9 +25,9 @@ from torch import Tensor
 
 from xtcl.errors import DataError, UsageError, first_few
 from xtcl.nn.functional import normalize
+from xtcl.renamed import HEAD_ARRAYS
 from xtcl.tasks.logistic import (
     DEFAULT_C,
-    RENAMED_ARRAYS,
     Floats,
     LogisticHead,
     RowMatrix,
@@ -101,7 +101,7 @@ class LinkHead:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, NDArray[Any]]) -> LinkHead:
         """The head that `to_tensors` wrote, in this version or an earlier one."""
-        arrays = {RENAMED_ARRAYS.get(name, name): array for name, array in tensors.items()}
+        arrays = {HEAD_ARRAYS.get(name, name): array for name, array in tensors.items()}
         try:
             return cls(
                 kind=_checked_kind(arrays["kind"].tobytes().decode()),

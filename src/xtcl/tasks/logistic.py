@@ -22,6 +22,7 @@ from scipy.special import softmax
 from torch import Tensor
 
 from xtcl.errors import DataError, UsageError, first_few
+from xtcl.renamed import HEAD_ARRAYS
 from xtcl.tasks.newton_cg import HeadWeights, RotatedRows, rotate_rows, solve_path
 
 # For rows of unit mean square length. With a smaller C a few hundred labels hardly count; with a
@@ -40,7 +41,6 @@ _NUMBERS_PER_BLOCK = 2**22  # of rows that are scored at a time: 32 MiB
 _CALIBRATION_BLOCK = 2**18  # scores that are multiplied at a time: 2 MiB
 
 # Names of arrays in files of earlier versions, and what they are called now.
-RENAMED_ARRAYS = {"strength": "C", "sureness": "inverse_temperature"}
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -135,7 +135,7 @@ class LogisticHead:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, NDArray[Any]]) -> LogisticHead:
         """The head that `to_tensors` wrote, in this version or an earlier one."""
-        arrays = {RENAMED_ARRAYS.get(name, name): array for name, array in tensors.items()}
+        arrays = {HEAD_ARRAYS.get(name, name): array for name, array in tensors.items()}
         try:
             stored: dict[str, Any] = {name: arrays[name.rstrip("_")] for name in _STORED_FIELDS}
         except KeyError as missing:
