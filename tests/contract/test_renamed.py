@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -72,6 +74,17 @@ DOCUMENTED = [
     "xtcl.tasks.task.Task",
 ]
 """Dotted names in the pages of release 0.1, save xtcl.baselines.directed, which was deleted."""
+
+
+@pytest.fixture(autouse=True)
+def _without_old_modules() -> Iterator[None]:
+    """Unload the old modules after each test: two of them cover a function of their package."""
+    yield
+    for name in MODULES:
+        old = sys.modules.pop(name, None)
+        package, _, child = name.rpartition(".")
+        if old is not None and getattr(sys.modules.get(package), child, None) is old:
+            delattr(sys.modules[package], child)
 
 
 @pytest.mark.parametrize("old", NAMES)
