@@ -72,7 +72,8 @@ def test_the_page(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     if name in SHRUNK:
         shrink_recipes(monkeypatch, epochs=2)
         small = block_model(120, num_classes=3, num_attributes=16, seed=0)
-        monkeypatch.setattr("xtcl.graph.datasets.load_dataset", lambda *_: small)
+        for home in ("xtcl.graph.datasets", "xtcl.graph.datasets.load"):
+            monkeypatch.setattr(f"{home}.load_dataset", lambda *_: small)
     ran = 0
     # What torchrun starts is tried by the tests of ranks.
     for shown in run_page(STARTED.sub("", (DOCS / name).read_text(encoding="utf-8"))):
