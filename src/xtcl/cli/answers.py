@@ -221,7 +221,7 @@ def _pair_text(pair: PositiveEvidence) -> Iterator[str | Table]:
         yield f"Score of a link between them: {pair.link_score:.3f}"
     yield ""
     yield f"Alike for the task with a chance of {pair.probability:.3f}; pattern {pair.pattern}."
-    yield f"Log-odds: {pair.base:+.2f} to begin with, and what each relation adds:"
+    yield f"Log-odds: {pair.base:+.2f} at the start, and what each relation adds:"
     yield _signals(pair)
 
 

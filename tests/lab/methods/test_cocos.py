@@ -127,11 +127,11 @@ def test_classes_are_estimated_anew_every_few_epochs_without_dropout() -> None:
             network.second.weight.copy_(network.second.weight.roll(1, dims=0))
         loss(network(x, edge_index), generator)
         assert network.training
-        seen.append(loss.everyone)
+        seen.append(loss.all_nodes)
         if epoch % 3 == 0 and epoch:
             expected = known.filled_with(embed(network, x, edge_index))
             network.train()
-            assert torch.equal(loss.everyone.classes, expected)
+            assert torch.equal(loss.all_nodes.classes, expected)
             assert torch.equal(loss.unlabelled.classes, expected[known.unlabelled])
     assert [seen[i] is seen[i - 1] for i in range(1, 7)] == [True, True, False, True, True, False]
 

@@ -84,7 +84,7 @@ class LearningCurve(Experiment):
 def growing_split(graph: Graph, percent: int, seed: int) -> NodeSplit:
     """`percent` of the labelled nodes for training, and always the same fifth for testing.
 
-    Every class has a training node, as long as there is room: a class that nobody has seen would
+    Every class has a training node, as long as there is room: a class without a training node would
     measure the luck of the draw.
     """
     side = TrainingData(graph)

@@ -97,7 +97,7 @@ class SharingLoss:
         if self.epoch and self.epoch % self.settings.refresh == 0:
             self._estimate()
         self.epoch += 1
-        shuffled = self.network(*self.data, self.everyone.shuffle(generator))
+        shuffled = self.network(*self.data, self.all_nodes.shuffle(generator))
         pairs = cocos_contrast(
             self.network.discriminator,
             F.embedding(self.known.unlabelled, z),
@@ -111,7 +111,7 @@ class SharingLoss:
     def _estimate(self) -> None:
         classes = self.known.filled_with(embed(self.network, *self.data))
         self.network.train()
-        self.everyone = Contexts(classes)
+        self.all_nodes = Contexts(classes)
         self.unlabelled = Contexts(classes[self.known.unlabelled])
 
 

@@ -133,7 +133,7 @@ class CeilingSCL(Contrastive):
     title: ClassVar[str] = "Ceiling SCL (sees the test labels)"
 
     def __init__(self, truth: np.ndarray | None = None, recipe: FitConfig | None = None) -> None:
-        """`truth` holds the label code of every node, -1 where nobody knows it."""
+        """`truth` holds the label code of every node, -1 where it is unknown."""
         super().__init__(recipe)
         self.truth = truth
 
@@ -228,9 +228,9 @@ class SSCL(Contrastive):
 
     Definition 1 of Lin and Neville (2024): every relation gives as many positives.
     :math:`\mathcal R_f` are those of the paper's relations that read no label, less those for which
-    nobody is above with u. The definition gives each of them :math:`\lfloor B / |\mathcal R_f|
+    no node is above for u. The definition gives each of them :math:`\lfloor B / |\mathcal R_f|
     \rfloor` of the B positives, which is the same on average; drawn one by one they need not
-    divide, and a relation that has nobody for u leaves its places to the others. Labels serve the
+    divide, and a relation without nodes for u leaves its places to the others. Labels serve the
     head alone. Cost: one pass over the rows of the relations, O(V^2) time, in blocks of rows, and
     O(V B) memory.
     """
@@ -246,7 +246,7 @@ class SSCL(Contrastive):
 def relation_positives(side: TrainingData, recipe: FitConfig, options: FitOptions) -> np.ndarray:
     """A table [V, B]: for each place a relation at random, then one of its above nodes.
 
-    The draws are the same for any height of the blocks. A node that nobody is above with has -1.
+    The draws are the same for any height of the blocks. A node without any above node has -1.
     """
     sampler = unlearned_sampler(side, options.device)
     rows = DenseRows(sampler.relations_, sampler.view_, recipe.sampler.quantiles[-1:])

@@ -58,5 +58,5 @@ def fit_unfiltered(
 ) -> FittedTask:
     """All candidates for positives, trusted as far as they are likely."""
     found = sample_positives(side.graph, task, recipe, options)
-    everyone = found.sampler.positives(recipe.positives).nodes
-    return fit_from(found._replace(positives=everyone), side, task, recipe, options)
+    all_positives = found.sampler.positives(recipe.positives).nodes
+    return fit_from(found._replace(positives=all_positives), side, task, recipe, options)
