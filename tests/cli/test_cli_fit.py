@@ -21,7 +21,15 @@ from small_runs import (
 )
 from typer.testing import CliRunner, Result
 
-from xtcl.cli.check import LONG_SECONDS, SHORTER, TIMED, _estimates, duration, print_plan
+from xtcl.cli.check import (
+    LONG_SECONDS,
+    SHORTER,
+    TIMED,
+    _estimates,
+    duration,
+    print_plan,
+    three_digits,
+)
 from xtcl.cli.console import Bars
 from xtcl.cli.fit import left_out_sentence
 from xtcl.cli.main import app
@@ -428,6 +436,12 @@ def test_as_one_object(graph: str, task: str) -> None:
     again = json.loads(run(*words)[1])
     assert again.pop("relation_seconds") > 0
     assert again == plan
+
+
+def test_seconds_of_a_small_graph_are_not_rounded_to_zero() -> None:
+    assert [three_digits(s) for s in (0.00123456, 0.01, 12.3456, 4321.0)] == [
+        0.00123, 0.01, 12.3, 4320.0
+    ]  # fmt: skip
 
 
 def test_the_relations_are_timed_and_the_line_says_what_is_not(

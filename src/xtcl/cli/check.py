@@ -156,7 +156,7 @@ def _estimate(graph: Graph, task: str, own_tables: bool) -> dict[str, Any]:
     sizes = expected_sizes(graph, task, (OWN_TABLES_SHARE if own_tables else PAPER_SHARE)[task])
     return {
         "task": task,
-        "relation_seconds": round(relation_seconds(TrainingData(graph), sizes), 1),
+        "relation_seconds": three_digits(relation_seconds(TrainingData(graph), sizes)),
         "gigabytes": round(plan_stages(sizes, NO_LIMIT).peak / 2**30, 2),
     }
 
@@ -187,6 +187,11 @@ SHORTER = "For less, give fit --cap 32: a relation then counts a node's 32 best 
 
 
 TIMED = "A few rows of each relation were timed on this machine. Training and the head come on top."
+
+
+def three_digits(seconds: float) -> float:
+    """`seconds` with three significant digits, so that a small graph does not take 0."""
+    return float(f"{seconds:.3g}")
 
 
 def duration(seconds: float) -> str:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 import xtcl
 from xtcl.cli import options
-from xtcl.cli.check import print_plan
+from xtcl.cli.check import print_plan, three_digits
 from xtcl.cli.console import INTERRUPTED, Bars, plain_table, reported, weights_table
 from xtcl.errors import UsageError
 
@@ -192,7 +192,7 @@ def _show_plan(prepared: PreparedFit, as_json: bool) -> None:
         typer.echo(note, err=True)
     if as_json:
         described = {"budget_bytes": budget, **plan.described()}
-        typer.echo(json.dumps(described | {"relation_seconds": round(seconds, 1)}))
+        typer.echo(json.dumps(described | {"relation_seconds": three_digits(seconds)}))
     else:
         print_plan(plan, budget, prepared.graph.num_nodes, seconds)
 
