@@ -98,10 +98,8 @@ def least(relation: Relation, view: TrainingView) -> tuple[float, float]:
         return products(relation.alpha) * 3 * FLOAT * pairs, 0.0
     if isinstance(relation, GraphDistance):  # a step reads and writes a bit, the answer is a number
         return (relation.diameter(view) * 2 / 8 + FLOAT) * pairs, 0.0
-    factors = getattr(relation, "factors", None)
-    columns = view.num_classes if factors is None else factors(view).shape[1]
-    if relation.name in ("link", "jaccard", "topology"):
-        columns = 0
+    factors = relation.factors(view)
+    columns = 0 if factors is None else factors.shape[1]
     return FLOAT * pairs, 2.0 * pairs * columns
 
 
