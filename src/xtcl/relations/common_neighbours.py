@@ -86,11 +86,18 @@ def count_two_step_paths(near: sp.csr_array) -> np.ndarray:
     return np.asarray(near @ np.diff(near.indptr).astype(np.float64)).astype(np.int64)
 
 
-def common_neighbour_lists(links: CSRGraph, nodes: Tensor) -> SparseRows:
-    """How many paths of two steps lead from `nodes` to others, int64: rows of A A.
+def common_neighbour_lists(links: CSRGraph, nodes: Tensor, *, ordered: bool = True) -> SparseRows:
+    """How many paths of two steps lead from `nodes` to others: rows of A A, int32 or int64.
 
-    Cost: a sort of the paths.
+    Unless they are `ordered`, the nodes of a row may come in any order. Cost: on a CPU a sparse
+    product, and a sort of its entries where they are ordered; on a GPU a sort of the paths.
     """
+    if nodes.is_cpu:
+        matrix = links.scipy_matrix()
+        shared = matrix[nodes.numpy()] @ matrix
+        if ordered:
+            shared.sort_indices()
+        return SparseRows.from_scipy(shared, nodes.device)
     row, middle = links.neighbours(nodes)
     path, end = links.neighbours(middle)
     key = torch.sort(row.index_select(0, path) * links.num_nodes + end).values

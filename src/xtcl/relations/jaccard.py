@@ -76,7 +76,7 @@ class Jaccard(Relation):
         size = links.degree.float()
 
         def explore(nodes: Tensor) -> SparseRows:
-            shared = common_neighbour_lists(links, nodes)
+            shared = common_neighbour_lists(links, nodes, ordered=False)
             sizes = size.index_select(0, shared.node) * size[nodes].index_select(0, shared.row)
             return shared._replace(value=shared.values / sizes)
 

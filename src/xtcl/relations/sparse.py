@@ -349,6 +349,12 @@ class CSRGraph(NamedTuple):
             raise UsageError("These links were made without weights.")
         return self.weight
 
+    def scipy_matrix(self) -> sp.csr_array:
+        """The links as a 0/1 matrix of SciPy, of links on a CPU."""
+        ones = np.ones(len(self.column), dtype=np.int32)
+        parts = ones, self.column.numpy(), self.start.numpy()
+        return sp.csr_array(parts, shape=(self.num_nodes, self.num_nodes))
+
     def neighbours(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """All links of `nodes`, node by node: the place of the node, and its neighbour."""
         row, entry = row_entries(self.start, nodes)

@@ -202,54 +202,47 @@ def map_parts(work: Explore, parts: Sequence[Tensor]) -> list[SparseRows]:
 def topk_of_lists(lists: SparseRows, nodes: Tensor, top: TopK) -> SparseRows:
     """The best of lists that belong to `nodes`; what is below TINY, and a node itself, is left out.
 
-    Sorted by descending similarity within a row, equal ones in the order of their nodes, the best
-    are a beginning of the row: `top.k` entries at most, and none that is smaller than the
-    `top.place`-th. Cost: a sort of the entries of rows with more than `top.place`.
+    The nodes of a row may come in any order; those of the result are ascending. `top.k` entries of
+    a row stay at most, and none that is smaller than the `top.place`-th. Of equal ones the first
+    nodes stay. Cost: a sort of the entries of rows with more than `top.place`.
     """
-    row, value = lists.row, lists.values.float()
-    positive = (value >= TINY) & (lists.node != nodes.index_select(0, row))
-    entry = torch.nonzero(positive).flatten()
-    row, value = row.index_select(0, entry), value.index_select(0, entry)
-    length = torch.bincount(row, minlength=lists.num_rows)
-    in_long = (length > top.place).index_select(0, row)
-    long = torch.nonzero(in_long).flatten()
-    if len(long):
-        own_row, own_value = row.index_select(0, long), value.index_select(0, long)
-        best = _best_of_long(own_row, own_value, lists.num_rows, top)
-        stays = torch.nonzero((~in_long).index_fill_(0, long.index_select(0, best), 1)).flatten()
-        entry, row, value = (part.index_select(0, stays) for part in (entry, row, value))
-    return SparseRows(row, lists.node.index_select(0, entry), lists.num_rows, value)
+    value = lists.values.float()
+    positive = (value >= TINY) & (lists.node != nodes.index_select(0, lists.row))
+    found = _selected(lists._replace(value=value), torch.nonzero(positive).flatten())
+    is_long = torch.bincount(found.row, minlength=lists.num_rows) > top.place
+    in_long = torch.nonzero(is_long.index_select(0, found.row)).flatten()
+    least = value.new_zeros(lists.num_rows)
+    if len(in_long):
+        least = kth_largest(_selected(found, in_long), top.place)
+        enough = found.values >= least.index_select(0, found.row)
+        found = _selected(found, torch.nonzero(enough).flatten())
+    key = (found.row << 32) + found.node
+    if (key[1:] < key[:-1]).any():
+        found = _selected(found, torch.sort(key).indices)
+    larger = found.values > least.index_select(0, found.row)
+    room = top.k - torch.bincount(found.row[larger], minlength=lists.num_rows)
+    equal = torch.nn.functional.pad((~larger).cumsum(0), (1, 0))
+    place = equal[1:] - equal[found.start].index_select(0, found.row)
+    stays = larger | (place <= room.index_select(0, found.row))
+    return _selected(found, torch.nonzero(stays).flatten())
 
 
-def _best_of_long(row: Tensor, value: Tensor, num_rows: int, top: TopK) -> Tensor:
-    """Which entries, in any order, are among the best of their rows."""
-    order = descending(row, value)
-    ranked = value.index_select(0, order)  # each row where it was before
-    start = torch.searchsorted(row, torch.arange(num_rows + 1, device=row.device))
-    rank_in_row = torch.arange(len(row), device=row.device) - start.index_select(0, row)
-    least = at_place(ranked, start, top.place).clamp_min(TINY)
-    chosen = (rank_in_row < top.k) & (ranked >= least.index_select(0, row))
-    return order.index_select(0, torch.nonzero(chosen).flatten())
-
-
-def descending(row: Tensor, value: Tensor) -> Tensor:
-    """The order by ascending row and descending value >= 0; equal ones keep their order."""
-    # Such floats are in the order of their bits: one sort of integers is enough for all rows.
-    bits = value.view(torch.int32).long()
-    return torch.sort((row << 32) - bits, stable=True).indices
-
-
-def at_place(ranked: Tensor, start: Tensor, place: int) -> Tensor:
-    """The `place`-th of every row, 0 in shorter rows."""
-    entry = start[:-1] + (place - 1)
-    none = len(ranked)
-    return torch.nn.functional.pad(ranked, (0, 1))[torch.where(entry < start[1:], entry, none)]
+def _selected(lists: SparseRows, entry: Tensor) -> SparseRows:
+    row, node, value = (
+        part.index_select(0, entry) for part in (lists.row, lists.node, lists.values)
+    )
+    return SparseRows(row, node, lists.num_rows, value)
 
 
 def kth_largest(lists: SparseRows, place: int) -> Tensor:
-    """The `place`-th largest of every row, 0 in shorter rows: float32 [b]."""
-    ranked = lists.values.index_select(0, descending(lists.row, lists.values))
-    return at_place(ranked, lists.start, place)
+    """The `place`-th largest, >= 0, of every row, 0 in shorter rows: float32 [b]."""
+    # Such floats are in the order of their bits: one sort of integers is enough for all rows.
+    first = lists.row << 32
+    key = torch.sort(first - lists.values.view(torch.int32)).values
+    ranked = (first - key).int().view(torch.float32)  # each row where it was before
+    start = lists.start
+    entry, none = start[:-1] + (place - 1), len(ranked)
+    return torch.nn.functional.pad(ranked, (0, 1))[torch.where(entry < start[1:], entry, none)]
 
 
 def list_thresholds(
