@@ -9,6 +9,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from small_runs import small_graph, small_model, small_split
 from torch import Tensor, nn
@@ -22,6 +23,7 @@ from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, link_split, node_split
 from xtcl.nn.encoder import encoder_inputs
+from xtcl.relations.own import MatrixRelation
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.registry import forget_relation, register_relation
 from xtcl.relations.relation import Rows
@@ -354,6 +356,25 @@ def test_an_own_relation_is_weighed_saved_and_loaded(same_parity: str, tmp_path:
     forget_relation(same_parity)
     with pytest.raises(UsageError, match="no relation 'same-parity'"):
         XTCL.load(tmp_path)
+
+
+def test_a_matrix_is_weighed_saved_and_loaded(tmp_path: Path) -> None:
+    graph = small_graph()
+    parity = np.arange(graph.num_nodes) % 2
+    same = parity[:, None] == parity
+    relation = MatrixRelation(sp.csr_array(same), "same-parity")
+    model = small_model(relations=[relation, "link"]).fit(graph, split_of(graph))
+    assert model.relation_weights_[0].relation == "same-parity"
+    model.save(tmp_path)
+    with pytest.raises(UsageError, match="no relation 'same-parity'"):
+        XTCL.load(tmp_path)
+    register_relation("same-parity", same)
+    try:
+        loaded = XTCL.load(tmp_path)
+        assert loaded.relation_weights_ == model.relation_weights_
+        assert loaded.explain(0, 1) == model.explain(0, 1)
+    finally:
+        forget_relation("same-parity")
 
 
 def test_a_relation_s_parameters_are_used_saved_and_loaded(tmp_path: Path) -> None:

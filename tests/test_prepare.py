@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from small_runs import small_graph, small_model
 from user_code import RELATION, user_module
 
 from xtcl.code_digest import code_digest
 from xtcl.prepare import RESULT_CODE, prepare
+from xtcl.relations.own import FunctionRelation, MatrixRelation
 from xtcl.relations.registry import forget_relation, register_relation
+from xtcl.relations.relation import Rows
+from xtcl.relations.view import TrainingView
 from xtcl.tasks.custom import CustomTask
 
 GIVEN = f"""{RELATION}
@@ -93,6 +97,28 @@ def test_code_and_data_of_the_user_are_in_the_identity(
     first = identify(user_module(tmp_path / "first", GIVEN))
     assert identify(user_module(tmp_path / "again", GIVEN)) == first
     assert identify(user_module(tmp_path / "new", GIVEN.replace(old, new))) != first
+
+
+def test_a_matrix_is_in_the_identity_by_its_content() -> None:
+    def of_matrix(scale: float, name: str = "given") -> str:
+        matrix = sp.csr_array(np.eye(80) * scale)
+        return identity(relations=["link", MatrixRelation(matrix, name)])
+
+    assert of_matrix(0.5) == of_matrix(0.5)
+    assert len({of_matrix(0.5), of_matrix(0.25), of_matrix(0.5, "other")}) == 3
+
+
+def test_a_sparse_matrix_that_a_function_encloses_is_in_the_identity() -> None:
+    def of_enclosed(scale: float) -> str:
+        matrix = sp.csc_array(np.eye(80) * scale)
+
+        def prepare(view: TrainingView) -> Rows:
+            return lambda nodes: torch.from_numpy(matrix.toarray()).float()[nodes]
+
+        return identity(relations=["link", FunctionRelation(prepare, "enclosing")])
+
+    assert of_enclosed(0.5) == of_enclosed(0.5)
+    assert of_enclosed(0.5) != of_enclosed(0.25)
 
 
 def test_what_an_indicator_encloses_is_in_the_identity(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A hash of source code, for names of files that must change when the code that writes them does.
+"""Hashes of code and of data, for names of files that must change when what decides them does.
 
 Two versions of a module have the same hash if they differ in comments, docstrings, formatting or
 the name of a file only. It is the same under every Python: it follows from the syntax tree, not
@@ -12,12 +12,18 @@ import hashlib
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import nn
 
 import xtcl
 
@@ -128,3 +134,63 @@ def _is_docstring(statement: object) -> bool:
         and isinstance(statement.value, ast.Constant)
         and isinstance(statement.value.value, str)
     )
+
+
+def describe_class(kind: type) -> list[str | None]:
+    """Where the class is from, and the hash of its code."""
+    return [kind.__module__, kind.__qualname__, user_code_digest(kind)]
+
+
+def _all_described(values: Mapping[str, object], inside: frozenset[int]) -> dict[str, Any]:
+    return {name: describe_value(value, inside) for name, value in values.items()}
+
+
+def describe_value(value: object, inside: frozenset[int] = frozenset()) -> Any:
+    """What is known of something that the user gave, as JSON values.
+
+    Arrays and sparse matrices by their content, modules of torch by code and weights, functions by
+    code and by the variables outside that they read. The rest by its repr. `inside` are the
+    functions around it.
+    """
+    if isinstance(value, nn.Module):
+        code = user_code_digest(*{type(part) for part in value.modules()})
+        weights = _all_described(value.state_dict(), inside)
+        return [*describe_class(type(value)), code, str(value), weights]
+    if isinstance(value, FunctionType):
+        named = [value.__module__, value.__qualname__, user_code_digest(value)]
+        if id(value) in inside:
+            return named
+        return [*named, _all_described(_variables(value), inside | {id(value)})]
+    if type(value) in (torch.Tensor, nn.Parameter) and isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
+        if value.layout == torch.strided:
+            value = (value.double() if value.is_floating_point() else value).numpy()
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+        return [value.dtype.str, list(value.shape), content]
+    if sparse.issparse(value):
+        rows: Any = value
+        rows = rows.tocsr().sorted_indices()
+        places = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
+        return [*rows.shape, *(describe_value(part) for part in (rows.data, *places))]
+    return repr(value)
+
+
+def _variables(function: FunctionType) -> dict[str, object]:
+    """Defaults of a function, and the variables outside that it and those inside it read.
+
+    Of functions and classes among the global variables, only the code.
+    """
+    codes, names = [function.__code__], set[str]()
+    for code in codes:  # grows by the functions inside
+        names |= set(code.co_names)
+        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
+    read: dict[str, object] = {
+        name: user_code_digest(each) if isinstance(each, (FunctionType, type)) else each
+        for name, each in function.__globals__.items()
+        if name in names and not isinstance(each, ModuleType)
+    }
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # the variable has no value yet
+            read[name] = cell.cell_contents
+    return read | {"defaults": (function.__defaults__, function.__kwdefaults__)}

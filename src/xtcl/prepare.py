@@ -6,20 +6,18 @@ import hashlib
 import importlib.metadata
 import json
 import platform
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from torch import nn
 
 import xtcl
-from xtcl.code_digest import code_digest, user_code_digest
+from xtcl.code_digest import code_digest, describe_class, describe_value
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, to_builtin
 from xtcl.device import parse_memory, pick_device
 from xtcl.errors import UsageError
@@ -30,6 +28,7 @@ from xtcl.nn import encoder_factory
 from xtcl.planning.memory_plan import MemoryPlan, plan_fit
 from xtcl.planning.sizes import Sizes
 from xtcl.progress import Progress
+from xtcl.relations.own import FunctionRelation
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
@@ -40,6 +39,8 @@ from xtcl.tasks.training_data import TrainingData, check_disjoint, training_data
 from xtcl.training.checkpoint import NullCheckpoints, SharedCheckpoints
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from xtcl.estimator import XTCL
 
 
@@ -171,7 +172,7 @@ class PreparedFit:
             "split": None if self.split is None else self.split.fingerprint(),
             "recipe": to_builtin(asdict(self.config)),
             "task": settings.task.name if named else _task(settings.task),
-            "encoder": _described(settings.encoder),
+            "encoder": describe_value(settings.encoder),
             "relations": [_relation(relation) for relation in settings.relations],
             "seed": settings.seed,
             "device": settings.device.type,  # random states of one do not fit another
@@ -180,66 +181,20 @@ class PreparedFit:
 
 
 def _relation(relation: Relation) -> list[Any]:
-    kind = type(relation)
-    function = _described(kind.registered_function)
-    return [relation.name, repr(relation), *_class(kind), function]
+    names = [part.name for part in fields(cast("DataclassInstance", relation))]
+    functions = relation.functions if isinstance(relation, FunctionRelation) else ()
+    return [
+        relation.name,
+        *describe_class(type(relation)),
+        relation.content_digest(),
+        {name: describe_value(getattr(relation, name)) for name in names},
+        [describe_value(each) for each in functions],
+    ]
 
 
 def _task(task: Task) -> list[Any]:
-    return [*_class(type(task)), _all_described(vars(task), frozenset())]
-
-
-def _class(kind: type) -> list[str | None]:
-    return [kind.__module__, kind.__qualname__, user_code_digest(kind)]
-
-
-def _all_described(values: Mapping[str, object], inside: frozenset[int]) -> dict[str, Any]:
-    return {name: _described(value, inside) for name, value in values.items()}
-
-
-def _described(value: object, inside: frozenset[int] = frozenset()) -> Any:
-    """What is known of something that the user gave, as JSON values.
-
-    Arrays by their content, modules of torch by code and weights, functions by code and by the
-    variables outside that they read. The rest by its repr. `inside` are the functions around it.
-    """
-    if isinstance(value, nn.Module):
-        code = user_code_digest(*{type(part) for part in value.modules()})
-        weights = _all_described(value.state_dict(), inside)
-        return [*_class(type(value)), code, str(value), weights]
-    if isinstance(value, FunctionType):
-        named = [value.__module__, value.__qualname__, user_code_digest(value)]
-        if id(value) in inside:
-            return named
-        return [*named, _all_described(_variables(value), inside | {id(value)})]
-    if type(value) in (torch.Tensor, nn.Parameter) and isinstance(value, torch.Tensor):
-        value = value.detach().cpu()
-        if value.layout == torch.strided:
-            value = (value.double() if value.is_floating_point() else value).numpy()
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-        return [value.dtype.str, list(value.shape), content]
-    return repr(value)
-
-
-def _variables(function: FunctionType) -> dict[str, object]:
-    """Defaults of a function, and the variables outside that it and those inside it read.
-
-    Of functions and classes among the global variables, only the code.
-    """
-    codes, names = [function.__code__], set[str]()
-    for code in codes:  # grows by the functions inside
-        names |= set(code.co_names)
-        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
-    read: dict[str, object] = {
-        name: user_code_digest(each) if isinstance(each, (FunctionType, type)) else each
-        for name, each in function.__globals__.items()
-        if name in names and not isinstance(each, ModuleType)
-    }
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with suppress(ValueError):  # the variable has no value yet
-            read[name] = cell.cell_contents
-    return read | {"defaults": (function.__defaults__, function.__kwdefaults__)}
+    values = {name: describe_value(value) for name, value in vars(task).items()}
+    return [*describe_class(type(task)), values]
 
 
 PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn")

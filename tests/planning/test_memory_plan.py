@@ -14,7 +14,7 @@ import pytest
 from small_runs import small_graph, small_model, small_split
 
 import xtcl
-from xtcl.device import parse_memory
+from xtcl.device import memory_there, parse_memory
 from xtcl.errors import BudgetError
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.model_selection.evaluate import make_split
@@ -27,7 +27,7 @@ from xtcl.planning.bytes import (
     store_bytes,
     usual_rows,
 )
-from xtcl.planning.memory_plan import INTERPRETER, NO_LIMIT, memory_there, plan_fit, plan_stages
+from xtcl.planning.memory_plan import INTERPRETER, NO_LIMIT, plan_fit, plan_stages
 from xtcl.planning.sizes import Sizes
 from xtcl.prepare import prepare
 from xtcl.relations.store.relation_store import RelationStore

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from dense import all_rows
 from strategies import make_view
@@ -13,16 +14,19 @@ from torch import Tensor
 
 from xtcl.errors import UsageError
 from xtcl.relations.jaccard import Jaccard
+from xtcl.relations.own import FunctionRelation, MatrixRelation
 from xtcl.relations.registry import (
     PAPER_RELATIONS,
     forget_relation,
     make_relation,
     register_relation,
     relation_names,
+    relation_title,
     resolve_relations,
 )
 from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.view import ATTRIBUTES, LINKS, TrainingView
+from xtcl.relations.topk import TopK
+from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
 
 PAPER_NAMES = (
     "link",
@@ -236,7 +240,7 @@ def test_an_unfinished_class_is_refused(kind: Any, match: str) -> None:
 
 def test_only_relations_and_known_evidence_are_registered() -> None:
     with pytest.raises(UsageError, match=r"'int' must derive from xtcl\.Relation"):
-        register_relation("mine", int)  # type: ignore[arg-type]
+        register_relation("mine", int)
     with pytest.raises(UsageError, match=r"'mine' needs reads: .*'edges'"):
         register_relation("mine", same_parity, reads="edges")
     assert "mine" not in relation_names()
@@ -253,3 +257,84 @@ def test_rows_that_carry_a_gradient_are_taken_without_it() -> None:
     finally:
         forget_relation("learned")
     assert not rows.requires_grad
+
+
+# Matrices, options, and names that are registered again
+
+MIRROR = np.eye(9)[::-1]
+
+
+@pytest.fixture
+def mine() -> Iterator[str]:
+    yield "mine"
+    forget_relation("mine")
+
+
+@pytest.mark.parametrize("matrix", [MIRROR, sp.csr_array(MIRROR), MIRROR.tolist()])
+def test_a_matrix_becomes_a_relation(mine: str, matrix: Any) -> None:
+    register_relation(mine, matrix, title="Mirror")
+    relation = make_relation(mine)
+    assert relation == MatrixRelation(matrix, mine, title="Mirror")
+    assert relation_title(mine) == "Mirror"
+    np.testing.assert_array_equal(all_rows(relation, make_view(9, 0)), MIRROR)
+
+
+def test_a_name_that_is_registered_again_gets_the_new_meaning(mine: str) -> None:
+    @dataclass(frozen=True)
+    class Mine(SameRemainder):
+        name: ClassVar[str] = "mine"
+
+    first = make_view(9, 0)
+    register_relation(mine, same_parity)
+    register_relation(mine, lambda view: lambda nodes: torch.ones(len(nodes), view.num_nodes))
+    assert all_rows(make_relation(mine), first).all()
+    register_relation(mine, MIRROR)
+    np.testing.assert_array_equal(all_rows(make_relation(mine), first), MIRROR)
+    register_relation(mine, Mine)
+    assert make_relation(mine, divisor=5) == Mine(5)
+    assert relation_names() == (*PAPER_NAMES, mine)
+
+
+def test_options_of_a_function(mine: str) -> None:
+    def search(view: TrainingView, top: TopK) -> None:
+        return None
+
+    register_relation(mine, same_parity, reads="labels", topk=search, cacheable=True)
+    expected = FunctionRelation(same_parity, mine, reads=[LABELS], topk=search, cacheable=True)
+    assert make_relation(mine) == expected
+
+
+@pytest.mark.parametrize("given", [MIRROR, SameRemainder])
+@pytest.mark.parametrize("option", ["reads", "topk", "cacheable"])
+def test_options_of_a_function_are_of_no_other_use(mine: str, given: Any, option: str) -> None:
+    options: Any = {option: False if option == "cacheable" else ()}
+    with pytest.raises(UsageError, match=f"^{option} of relation 'mine' cannot be given: only a f"):
+        register_relation(mine, given, **options)
+    assert mine not in relation_names()
+
+
+def test_a_matrix_or_function_takes_no_parameters(mine: str) -> None:
+    register_relation(mine, MIRROR)
+    with pytest.raises(UsageError, match=r"'mine' was registered as MatrixRelation .* scale"):
+        make_relation(mine, scale=2)
+
+
+def test_an_object_is_used_as_it_is(mine: str) -> None:
+    relation = MatrixRelation(MIRROR, mine)
+    assert resolve_relations(relation) == resolve_relations([relation]) == (relation,)
+    with pytest.raises(UsageError, match=r"put the object MatrixRelation.* into relations="):
+        register_relation(mine, relation)
+
+
+@pytest.mark.parametrize(
+    ("item", "match"),
+    [
+        (MIRROR, r"not a ndarray: wrap a matrix, MatrixRelation\("),
+        (sp.csr_array(MIRROR), r"not a csr_array: wrap a matrix, MatrixRelation\("),
+        (same_parity, r"not a function: wrap the function, FunctionRelation\("),
+        (Jaccard, r"make an object of the class, Jaccard\(\)"),
+    ],
+)
+def test_what_is_no_relation_gets_a_remedy(item: Any, match: str) -> None:
+    with pytest.raises(UsageError, match=match):
+        resolve_relations(["link", item])

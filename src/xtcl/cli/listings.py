@@ -81,7 +81,7 @@ def relations(store: StoreOption = None, as_json: JsonOption = False) -> None:
         return
     table = plain_table("name", "title", "reads", "what it says")
     for relation in found:
-        summary = (type(relation).__doc__ or "").strip().splitlines()
+        summary = (relation.__doc__ or "").strip().splitlines()
         table.add_row(
             relation.name,
             relation.title,

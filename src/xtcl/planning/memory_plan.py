@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
-import torch
-
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
-from xtcl.device import DRIVER_BYTES
+from xtcl.device import DRIVER_BYTES, memory_there
 from xtcl.errors import BudgetError
 from xtcl.graph.graph import Graph
 from xtcl.planning.bytes import (
@@ -71,20 +67,6 @@ def plan_fit(work: Sizes, budget: int | None) -> MemoryPlan:
         f"{'may be taken' if budget is None else 'are allowed'}."
     )
     return replace(plan, notes=(note,))
-
-
-def memory_there(device: str) -> int:
-    """Bytes of the device's memory, or of the limit of the container."""
-    if device.startswith("cuda"):
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    if not hasattr(os, "sysconf"):
-        return NO_LIMIT
-    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-    except OSError:
-        return there
-    return min(there, int(limit)) if limit.isdigit() else there
 
 
 def _refusal(work: Sizes, plan: MemoryPlan, budget: int) -> str:

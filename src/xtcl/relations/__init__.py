@@ -13,8 +13,14 @@ from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.link import Link
+from xtcl.relations.own import FunctionRelation, MatrixRelation
 from xtcl.relations.pagerank import PageRank
-from xtcl.relations.registry import register_relation, relation_names, resolve_relations
+from xtcl.relations.registry import (
+    make_relation,
+    register_relation,
+    relation_names,
+    resolve_relations,
+)
 from xtcl.relations.relation import Relation
 from xtcl.relations.sparse import SparseRows
 from xtcl.relations.store.relation_store import RelationStore
@@ -29,10 +35,12 @@ __all__ = [
     "AttributeDistribution",
     "AttributeLabelDistribution",
     "AttributeSimilarity",
+    "FunctionRelation",
     "GraphDistance",
     "Jaccard",
     "LabelDistribution",
     "Link",
+    "MatrixRelation",
     "PageRank",
     "Relation",
     "RelationStore",
@@ -40,6 +48,7 @@ __all__ = [
     "TopK",
     "Topology",
     "TrainingView",
+    "make_relation",
     "register_relation",
     "relation_names",
     "resolve_relations",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, is_dataclass
-from typing import Any, cast
+from dataclasses import is_dataclass
+from typing import Any, TypeVar
 
 from xtcl.errors import UsageError, known_names
 from xtcl.relations.attribute_distribution import AttributeDistribution
@@ -14,6 +14,7 @@ from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.link import Link
+from xtcl.relations.own import FunctionRelation, MatrixRelation, TopKFunction
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.topology import Topology
@@ -32,11 +33,15 @@ PAPER_RELATIONS: tuple[type[Relation], ...] = (
 )
 
 
+_PAPER_NAMES = frozenset(kind.name for kind in PAPER_RELATIONS)
+
+
 EVIDENCE = frozenset({ATTRIBUTES, LINKS, LABELS})
 """What a relation can read."""
 
 
-_known: dict[str, type[Relation]] = {kind.name: kind for kind in PAPER_RELATIONS}
+_known: dict[str, type[Relation] | Relation] = {kind.name: kind for kind in PAPER_RELATIONS}
+"""Classes, and the relations that were made of a function or a matrix."""
 
 
 def relation_names() -> tuple[str, ...]:
@@ -48,81 +53,108 @@ def make_relation(name: str, **parameters: Any) -> Relation:
     """The relation called `name`, with the given parameters and the defaults of the others."""
     if name not in _known:
         raise UsageError(f"There is no relation '{name}'.{known_names(name, _known)}")
-    return _known[name](**parameters)
+    known = _known[name]
+    if isinstance(known, type):
+        return known(**parameters)
+    if parameters:
+        raise UsageError(
+            f"Relation '{name}' was registered as {type(known).__name__} and takes no parameters, "
+            f"such as {next(iter(parameters))}: register a class for them."
+        )
+    return known
 
 
 def register_relation(
     name: str,
-    prepare: type[Relation] | Callable[[TrainingView], Rows],
+    prepare: type[Relation] | Callable[[TrainingView], Rows] | Any,
     *,
     title: str | None = None,
-    reads: Iterable[str] = (LINKS,),
+    reads: Iterable[str] | None = None,
+    topk: TopKFunction | None = None,
+    cacheable: bool | None = None,
 ) -> None:
-    """Make a class or a function known as the relation `name`.
+    """Make a class, a function or a matrix known as the relation `name`.
 
-    A class derives from `Relation` and says itself what its title is and what it reads. A function
-    `prepare` gets a `TrainingView` and returns a function from node indices [b] to similarities
-    [b, V] in [0, 1]. `reads` names what it looks at ("attributes", "links", "labels"); it only
-    decides whether the relation can be computed from what the graph has.
+    Args:
+        name: a name that was registered before gets the new meaning; the paper's nine keep theirs.
+        prepare: a class derived from `Relation`, which says itself what its title is and what it
+            reads; or a function that gets a `TrainingView` and returns a function from node indices
+            [b] to similarities [b, V] in [0, 1], for a `FunctionRelation`; or a SciPy sparse matrix
+            or an array [V, V] of similarities in [0, 1], for a `MatrixRelation`.
+        title: how tables call a function or a matrix; by default the name.
+        reads: what a function looks at, of "attributes", "links" and "labels"; by default links.
+        topk: a fast path of a function in top-k mode.
+        cacheable: whether the rows of a function are cached and stored, see `FunctionRelation`.
+
     """
-    if name in _known:
-        raise UsageError(f"There is a relation '{name}' already; choose another name.")
+    if name in _PAPER_NAMES:
+        raise UsageError(
+            f"There is a relation '{name}' already, one of the paper's; choose another name."
+        )
+    options = {"reads": reads, "topk": topk, "cacheable": cacheable}
+    given: dict[str, Any] = {part: value for part, value in options.items() if value is not None}
+    if callable(prepare) and not isinstance(prepare, type):
+        _known[name] = _checked(FunctionRelation(prepare, name, title, **given))
+        return
+    if given:
+        raise UsageError(
+            f"{' and '.join(given)} of relation '{name}' cannot be given: only a function takes "
+            "them, a class declares them itself, and a matrix reads nothing of the graph."
+        )
     if isinstance(prepare, type):
-        kind = _checked(prepare)
+        kind: type[Relation] = _checked(prepare)
         if kind.name != name:
             raise UsageError(f"The class calls itself '{kind.name}', not '{name}'.")
         _known[name] = kind
-        return
-    function = prepare
-
-    @dataclass(frozen=True)
-    class Own(Relation):
-        def prepare(self, view: TrainingView) -> Rows:
-            return function(view)
-
-    own: type[Relation] = Own
-    own.name, own.title = name, title or name
-    own.registered_function = function
-    own.reads = frozenset([reads] if isinstance(reads, str) else reads)
-    own.__name__, own.__doc__ = name, function.__doc__
-    _known[name] = _checked(own)
+    elif isinstance(prepare, Relation):
+        raise UsageError(
+            f"Register the class, the function or the matrix of '{name}', or put the object "
+            f"{prepare!r} into relations=[...] as it is."
+        )
+    else:
+        _known[name] = MatrixRelation(prepare, name, title)
 
 
-def _checked(kind: Any) -> type[Relation]:
-    """`kind`, if it says of itself all that a relation has to."""
-    title = f"The relation '{kind.__name__}'"
+_Given = TypeVar("_Given")
+
+
+def _checked(given: _Given) -> _Given:
+    """A class or an object, if it says of itself all that a relation has to."""
+    kind = given if isinstance(given, type) else type(given)
+    called = given.name if isinstance(given, FunctionRelation) else kind.__name__
+    title = f"The relation '{called}'"
     if not issubclass(kind, Relation):
         raise UsageError(f"{title} must derive from xtcl.Relation.")
     if not is_dataclass(kind):
         raise UsageError(f"{title} must be a dataclass: put @dataclass(frozen=True) before it.")
     for part in ("name", "title"):
-        text = getattr(kind, part, None)
+        text = getattr(given, part, None)
         if not isinstance(text, str) or not text:
             raise UsageError(f"{title} needs a {part}: a ClassVar[str] that is not empty.")
-    reads = getattr(kind, "reads", None)
+    reads = getattr(given, "reads", None)
     if not isinstance(reads, frozenset) or not reads <= EVIDENCE:
         raise UsageError(
             f"{title} needs reads: a frozenset of {', '.join(sorted(EVIDENCE))}, not {reads!r}."
         )
-    return cast("type[Relation]", kind)
+    return given
 
 
 def forget_relation(name: str) -> None:
     """Undo `register_relation`; the paper's nine stay."""
-    if name in {kind.name for kind in PAPER_RELATIONS}:
+    if name in _PAPER_NAMES:
         raise UsageError(f"'{name}' is one of the paper's relations and stays.")
     _known.pop(name, None)
 
 
-def resolve_relations(chosen: str | Iterable[str | Relation]) -> tuple[Relation, ...]:
+def resolve_relations(chosen: str | Relation | Iterable[str | Relation]) -> tuple[Relation, ...]:
     """Relations from "paper" (the nine), or from names and objects in the order given."""
-    if chosen == "paper":
+    if isinstance(chosen, str) and chosen == "paper":
         return tuple(kind() for kind in PAPER_RELATIONS)
-    if isinstance(chosen, str):
+    if isinstance(chosen, (str, Relation)):
         chosen = [chosen]
-    relations = tuple(item if isinstance(item, Relation) else _named(item) for item in chosen)
-    for relation in relations:
-        _checked(type(relation))
+    relations = tuple(
+        _checked(item if isinstance(item, Relation) else _named(item)) for item in chosen
+    )
     names = [relation.name for relation in relations]
     if not names or len(set(names)) < len(names):
         raise UsageError(f"relations={names} must name at least one relation, and none twice.")
@@ -131,7 +163,14 @@ def resolve_relations(chosen: str | Iterable[str | Relation]) -> tuple[Relation,
 
 def _named(item: object) -> Relation:
     if not isinstance(item, str):
-        raise UsageError(f"relations takes names and Relation objects, not {item!r}.")
+        remedy = "wrap a matrix, MatrixRelation(matrix, name='...')"
+        if isinstance(item, type):
+            remedy = f"make an object of the class, {item.__name__}()"
+        elif callable(item):
+            remedy = "wrap the function, FunctionRelation(function, name='...')"
+        raise UsageError(
+            f"relations takes names and Relation objects, not a {type(item).__name__}: {remedy}."
+        )
     return make_relation(item)
 
 

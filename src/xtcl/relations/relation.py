@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
+from xtcl.code_digest import user_code_digest
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
 from xtcl.relations.view import LABELS, TrainingView
 from xtcl.renamed import warn_renamed
 
 if TYPE_CHECKING:
+    import numpy as np
+    import scipy.sparse as sp
+    from numpy.typing import ArrayLike
+
     from xtcl.relations.topk import TopK, TopKSearch
 
 Rows = Callable[[Tensor], Tensor]
@@ -64,6 +69,12 @@ class Relation(ABC):
 
     Similarities are checked for their values, and rows are neither cached nor stored, unless the
     class declares `in_range` and `cacheable`.
+
+    `matrix`, `rows`, `pairs` and `thresholds` give NumPy arrays for a graph: a `Graph`, a PyG
+    `Data`, a NetworkX graph or a SciPy adjacency matrix. **Relations that read labels read all
+    labels of the graph**, also those of test nodes, unless `labelled` names the nodes (or is a mask
+    of those) whose labels may be read. A `TrainingView` in the place of a graph has exactly what
+    may be read, and keeps what many calls share.
     """
 
     name: ClassVar[str]
@@ -80,8 +91,6 @@ class Relation(ABC):
     """Whether the threads of a CPU share the nodes of a call. Rows are then made row by row."""
     by_columns: ClassVar[bool] = False
     """Whether b rows are made as b columns [V, b], in many passes over all of them."""
-    registered_function: ClassVar[Callable[[TrainingView], Rows] | None] = None
-    """The function that was registered as this relation, if it is one."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Drop what the parents declared about rows that this class does not have."""
@@ -125,6 +134,58 @@ class Relation(ABC):
     def in_topk_mode(self) -> Relation:
         """The relation whose rows stand for these in top-k mode: the same order for less work."""
         return self
+
+    def matrix(
+        self, graph: Any, *, quantile: float | None = None, labelled: ArrayLike | None = None
+    ) -> np.ndarray | sp.csr_array:
+        """All similarities of a graph, float32 [V, V]. Of label relations see the class.
+
+        With a `quantile`, such as 0.99, a SciPy CSR array of the pairs that are above: s(u, v) is
+        at least the threshold of the row of u, and greater than 0, and v is not u. It is computed
+        in blocks, without an array of V x V numbers.
+        """
+        from xtcl.relations.arrays import similarity_matrix
+
+        return similarity_matrix(self, graph, quantile, labelled)
+
+    def rows(
+        self, graph: Any, nodes: ArrayLike, *, labelled: ArrayLike | None = None
+    ) -> np.ndarray:
+        """Similarities of `nodes` [b] to all nodes of a graph, float32 [b, V]."""
+        from xtcl.relations.arrays import similarity_rows
+
+        return similarity_rows(self, graph, nodes, labelled)
+
+    def pairs(
+        self, graph: Any, pairs: ArrayLike, *, labelled: ArrayLike | None = None
+    ) -> np.ndarray:
+        """s(u, v) of the pairs [2, n] of nodes of a graph, float32 [n]."""
+        from xtcl.relations.arrays import similarities_of_pairs
+
+        return similarities_of_pairs(self, graph, pairs, labelled)
+
+    def thresholds(
+        self,
+        graph: Any,
+        nodes: ArrayLike | None = None,
+        quantile: float = 0.99,
+        *,
+        labelled: ArrayLike | None = None,
+    ) -> np.ndarray:
+        """The threshold of the row of each of `nodes`, by default of all: float32 [b].
+
+        A pair is above where its similarity is at least the threshold, and greater than 0.
+        """
+        from xtcl.relations.arrays import thresholds_of_rows
+
+        return thresholds_of_rows(self, graph, nodes, quantile, labelled)
+
+    def content_digest(self) -> str | None:
+        """Hash of what decides the rows beside the fields: the user's code, or the data it is of.
+
+        None where it cannot be known, such as code without a source file. Such rows are not stored.
+        """
+        return user_code_digest(type(self))
 
     @property
     def reads_labels(self) -> bool:

@@ -21,7 +21,6 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.code_digest import user_code_digest
 from xtcl.config import SamplerConfig
 from xtcl.distributed import local_work, world
 from xtcl.relations.blocks import run_in_blocks
@@ -209,8 +208,7 @@ def describe_positives(
     stumps, settings = sampler.stumps_, sampler.settings
     learned = {
         "relations": [
-            [each.name, _parameters(each), user_code_digest(type(each))]
-            for each in sampler.relations_
+            [each.name, _parameters(each), each.content_digest()] for each in sampler.relations_
         ],
         "base": float(stumps.base).hex(),
         "weights": hashlib.sha256(stumps.weights.astype("<f8").tobytes()).hexdigest(),

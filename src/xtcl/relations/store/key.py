@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from xtcl.code_digest import code_digest, user_code_digest
+from xtcl.code_digest import code_digest
 from xtcl.graph.graph import fingerprint_of
 from xtcl.relations.relation import Relation
 from xtcl.relations.thresholds import check_quantiles
@@ -46,15 +46,15 @@ def describe(
         "rows": "all" if nodes is None else digest(nodes),
         "relation": relation.name,
         "class": type(relation).__qualname__,  # somebody else's may have the same name
-        "user code": user_code_digest(type(relation)),
+        "content": relation.content_digest(),
         "parameters": asdict(cast("DataclassInstance", relation)) | dict(settings or {}),
         "quantiles": list(check_quantiles(quantiles)),
     }
 
 
 def is_storable(relation: Relation) -> bool:
-    """Whether a description names all that decides the rows of `relation`, with its code."""
-    return relation.cacheable and user_code_digest(type(relation)) is not None
+    """Whether a description names all that decides the rows of `relation`, with code and data."""
+    return relation.cacheable and relation.content_digest() is not None
 
 
 def circumstances(
