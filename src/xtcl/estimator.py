@@ -16,7 +16,7 @@ from torch import nn
 from xtcl.config import FitConfig
 from xtcl.device import limit_gpu_memory
 from xtcl.errors import NotAvailableError, UsageError, check_is_fitted
-from xtcl.graph.convert import as_graph
+from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.splits import as_test_side
 from xtcl.inference.tables import embedding_table, names_of, node_indices, node_number
 from xtcl.planning.memory_plan import MemoryPlan
@@ -320,6 +320,8 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         """All metrics of the task on the test side of `split`, as fractions; see `score`."""
         answer = self.predictions_
         known = getattr(self, "graph_", None)
+        if graph is None and known is None and is_of(split, "torch_geometric"):
+            graph = split
         if graph is not None:
             known = as_graph(graph, warn_masks=False)
         if known is None and isinstance(answer, LinkScores):

@@ -28,6 +28,7 @@ class AddXTCLEmbedding(BaseTransform):  # type: ignore[misc]
 
     For nodes, labels count where `train_mask` is set, and nowhere else; without a mask, all of
     them do. For links, `edge_index` must hold training links only, as after `RandomLinkSplit`.
+    `XTCL.fit` reads a `Data` in the same way.
 
     Args:
         attr_name: where the embedding is put; None appends it to `x`, as PyG's own transforms do.
@@ -103,17 +104,19 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: ArrayLike) -> np.ndarray:
         """The embeddings [n, width] of the nodes `X`."""
-        check_is_fitted(self, "model_", "fit(nodes, labels)")
-        rows: np.ndarray = self.model_.embedding_
+        rows = self._rows()
         nodes = _node_indices(X, len(rows))
         validate_data(self, X, reset=False, skip_check_array=True, ensure_2d=False)
         return np.asarray(rows[nodes])
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """The names of the columns: xtcl0, xtcl1, ... `input_features` is not used."""
+        return np.array([f"xtcl{column}" for column in range(self._rows().shape[1])], dtype=object)
+
+    def _rows(self) -> np.ndarray:
         check_is_fitted(self, "model_", "fit(nodes, labels)")
-        width = self.model_.embedding_.shape[1]
-        return np.array([f"xtcl{column}" for column in range(width)], dtype=object)
+        rows: np.ndarray = self.model_.embedding_
+        return rows
 
 
 def _node_indices(nodes: ArrayLike, count: int) -> np.ndarray:

@@ -24,7 +24,7 @@ from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, to_builtin
 from xtcl.device import parse_memory, pick_device
 from xtcl.distributed import world
 from xtcl.errors import UsageError
-from xtcl.graph.convert import as_graph
+from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, as_split, full_split, masks_of
 from xtcl.nn import encoder_factory
@@ -281,8 +281,8 @@ def prepare(
     task = settings.task.name
     if split is not None:
         split = as_split(split, graph, task)
-    elif given is not graph and hasattr(given, "edge_index") and task != "links":
-        split = None if graph.labels is None else masks_of(given, graph)
+    elif is_of(given, "torch_geometric") and graph.labels is not None and task != "links":
+        split = masks_of(given, graph)
     data = _training_side(graph, split, settings)
     sizes = Sizes.of(
         data,

@@ -228,10 +228,9 @@ def as_graph(graph: Any, *, warn_masks: bool = True) -> Graph:
     """
     if isinstance(graph, Graph):
         return graph
-    homes = {kind.__module__.partition(".")[0] for kind in type(graph).__mro__}
-    if "torch_geometric" in homes:
+    if is_of(graph, "torch_geometric"):
         return graph_from_pyg(graph, warn_masks=warn_masks)
-    if "networkx" in homes:
+    if is_of(graph, "networkx"):
         named = {name for _, values in graph.nodes(data=True) for name in values}
         return graph_from_networkx(
             graph,
@@ -242,6 +241,11 @@ def as_graph(graph: Any, *, warn_masks: bool = True) -> Graph:
     if sparse.issparse(graph) and columns == [rows]:
         return graph_from_scipy(graph)
     raise UsageError(_not_a_graph(graph))
+
+
+def is_of(given: object, package: str) -> bool:
+    """Whether something is of a class of `package`, or of one derived from it; imports nothing."""
+    return package in {kind.__module__.partition(".")[0] for kind in type(given).__mro__}
 
 
 def _not_a_graph(given: Any) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xtcl.errors import DataError, UsageError, first_few
-from xtcl.graph.convert import as_graph
+from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.graph import Graph
 from xtcl.graph.validation import IntArray, to_array
 
@@ -32,7 +32,7 @@ class NodeSplit:
 
     train: IntArray
     test: IntArray
-    seed: int | None
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         for side in ("train", "test"):
@@ -74,7 +74,7 @@ class NodeSplit:
         known = None if graph is None else as_graph(graph, warn_masks=False)
         train = mask_nodes(train_mask, "train_mask", known)
         test = np.arange(0) if test_mask is None else mask_nodes(test_mask, "test_mask", known)
-        return cls(train, test, seed=None)
+        return cls(train, test)
 
     @classmethod
     def from_pyg(cls, data: Data) -> NodeSplit:
@@ -142,7 +142,7 @@ def masks_of(data: Any, graph: Graph) -> NodeSplit | None:
         np.arange(0) if mask is None else mask_nodes(to_array(mask, name) != 0, name, graph)
         for name, mask in masks.items()
     )
-    return NodeSplit(train, test, seed=None)
+    return NodeSplit(train, test)
 
 
 def node_split(
@@ -232,7 +232,7 @@ class LinkSplit:
     train_negatives: NodePair
     test_negatives: NodePair
     num_nodes: int
-    seed: int | None
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         for side in _LINK_SIDES:
@@ -301,7 +301,6 @@ class LinkSplit:
             train_negatives=_given_pairs(train_negatives, "train_negatives"),
             test_negatives=_given_pairs(test_negatives, "test_negatives"),
             num_nodes=whole.num_nodes,
-            seed=None,
         )
         _check_pairs(whole, given)
         lacking = [
@@ -417,7 +416,7 @@ def as_split(given: Any, graph: Graph, task: str) -> NodeSplit | LinkSplit:
             f"{type(given).__name__} is no split of links: make one with link_split(graph), "
             "LinkSplit.from_pairs or LinkSplit.from_pyg."
         )
-    return NodeSplit(mask_nodes(given, "train_mask", graph), np.arange(0), seed=None)
+    return NodeSplit(mask_nodes(given, "train_mask", graph), np.arange(0))
 
 
 def as_test_side(given: Any, graph: Graph, task: str) -> NodeSplit | LinkSplit:
@@ -429,20 +428,20 @@ def as_test_side(given: Any, graph: Graph, task: str) -> NodeSplit | LinkSplit:
         return given
     none = np.arange(0)
     if task == "links":
-        if not hasattr(given, "edge_index"):
+        if not is_of(given, "torch_geometric"):
             raise UsageError(
                 f"{type(given).__name__} is no split of links: give one of link_split(graph), or "
                 "the test data of PyG's RandomLinkSplit."
             )
         test, negatives = _labelled_pairs(given)
         empty = canonical_pairs(none)
-        return LinkSplit(empty, test, empty, negatives, num_nodes=graph.num_nodes, seed=None)
-    if hasattr(given, "edge_index"):
+        return LinkSplit(empty, test, empty, negatives, num_nodes=graph.num_nodes)
+    if is_of(given, "torch_geometric"):
         given = given.get("test_mask")
         if given is None:
             raise UsageError("The data have no test_mask: give a split, or the nodes to score on.")
         given = to_array(given, "test_mask") != 0
-    return NodeSplit(none, mask_nodes(given, "test_mask", graph), seed=None)
+    return NodeSplit(none, mask_nodes(given, "test_mask", graph))
 
 
 def full_split(graph: Graph, task: str, seed: int = 0) -> NodeSplit | LinkSplit:
