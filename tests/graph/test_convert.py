@@ -310,8 +310,13 @@ def test_a_feature_matrix_is_sent_to_the_embedder(features: Any) -> None:
 
 
 @pytest.mark.parametrize("other", ["cora", {"edges": []}, None, 3])
-def test_what_is_no_graph_is_told_what_is(other: Any) -> None:
+def test_what_is_no_graph_is_refused(other: Any) -> None:
     with pytest.raises(
         UsageError, match=r"is no graph: give an xtcl Graph, a PyG Data, a NetworkX"
     ):
         as_graph(other)
+
+
+def test_a_name_is_sent_to_the_data_sets() -> None:
+    with pytest.raises(UsageError, match=r"'cora' is no graph: .* load_dataset reads a known data"):
+        as_graph("cora")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -253,6 +254,11 @@ def _not_a_graph(given: Any) -> str:
     accepted = (
         "give an xtcl Graph, a PyG Data, a NetworkX graph or a SciPy sparse adjacency matrix."
     )
+    if isinstance(given, str | PathLike):
+        return (
+            f"'{given}' is no graph: {accepted} load_dataset reads a known data set by its name, "
+            "Graph.load a saved graph, read_tables tables."
+        )
     shape = getattr(given, "shape", None)
     if shape is None and not isinstance(given, list | tuple):
         return f"{type(given).__name__} is no graph: {accepted}"
