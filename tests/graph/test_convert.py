@@ -286,7 +286,7 @@ def test_every_kind_of_graph_is_the_same_graph() -> None:
     for adjacency in (
         graph.adjacency,
         sparse.csr_matrix(graph.adjacency),
-        sparse.lil_array((4, 4)),
+        sparse.lil_array(np.eye(4, k=1)),
     ):
         bare = as_graph(adjacency)
         assert bare.num_nodes == adjacency.shape[0]
