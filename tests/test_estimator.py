@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.metrics import roc_auc_score
 from small_runs import small_graph, small_model, small_split
 from torch import Tensor, nn
 
@@ -252,6 +253,109 @@ def test_without_a_split_everything_known_trains() -> None:
     links = small_model("links").fit(graph)
     np.testing.assert_array_equal(links.training_data_.graph.edges, graph.edges)
     assert links.training_data_.negatives.shape == graph.edges.shape
+
+
+def pyg_splits(train: np.ndarray, test: np.ndarray) -> Any:
+    data = small_graph().to_pyg()
+    data.train_mask, data.test_mask = torch.zeros(2, 80, dtype=torch.bool)
+    data.train_mask[torch.from_numpy(train.copy())] = True
+    data.test_mask[torch.from_numpy(test.copy())] = True
+    return data
+
+
+def test_masks_of_a_data_are_its_split() -> None:
+    graph = small_graph()
+    split = split_of(graph)
+    data = pyg_splits(split.train, split.test[5:])  # five nodes for validation
+    ours = small_model(epochs=1).fit(graph, split)
+    model = small_model(epochs=1).fit(data)
+    np.testing.assert_array_equal(model.embedding_, ours.embedding_)
+    np.testing.assert_array_equal(model.predict_proba(), ours.predict_proba())
+    assert isinstance(model.split_, NodeSplit)
+    np.testing.assert_array_equal(model.split_.test, split.test[5:])
+    expected = ours.score(NodeSplit(split.train, split.test[5:], None))
+    for given in (model.split_, data, data.test_mask, data.test_mask.numpy(), split.test[5:]):
+        assert model.score(given) == expected
+    with pytest.raises(UsageError, match="24 test nodes of this split are training nodes"):
+        model.score(data.train_mask)
+    with pytest.raises(UsageError, match="no test_mask"):
+        model.score(graph.to_pyg())
+    with pytest.raises(DataError, match="test_mask must be booleans, one a node, or node numbers"):
+        model.score(graph)
+    del model.graph_  # as in a loaded model
+    assert model.score(data) == expected
+    data.y[~data.train_mask] = (data.y[~data.train_mask] + 1) % 3
+    other = small_model(epochs=1).fit(data)
+    np.testing.assert_array_equal(other.predict_proba(), model.predict_proba())
+
+
+def test_a_mask_alone_trains_saves_and_reports(tmp_path: Path) -> None:
+    graph = small_graph()
+    split = split_of(graph)
+    mask = np.isin(np.arange(80), split.train)
+    model = small_model(epochs=1).fit(graph, mask)
+    expected = small_model(epochs=1).fit(graph, split)
+    np.testing.assert_array_equal(model.predict_proba(), expected.predict_proba())
+    assert model.score(~mask) == model.score(split) == expected.score(split)
+    with pytest.raises(UsageError, match="This split has no test side"):
+        model.score(model.split_)
+    model.save(tmp_path / "run")
+    loaded = XTCL.load(tmp_path / "run")
+    assert loaded.split_ is not None
+    assert loaded.split_.seed is None
+    assert loaded.score(~mask, graph) == model.score(~mask)
+    loaded.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "24 nodes trained, 0 held out" in page
+
+
+def test_a_split_of_links_from_pyg(tmp_path: Path) -> None:
+    from torch_geometric.transforms import RandomLinkSplit
+
+    graph = small_graph()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        train, _, test = RandomLinkSplit(0.1, 0.3, is_undirected=True)(graph.to_pyg())
+    split = LinkSplit.from_pyg(train, test)
+    model = small_model("links", epochs=1).fit(graph, split)
+    np.testing.assert_array_equal(model.training_data_.graph.edges, split.train)
+    alone = small_model("links", epochs=1).fit(train)  # its links are the training links
+    np.testing.assert_array_equal(alone.training_data_.graph.edges, split.train)
+    pairs = test.edge_label_index.numpy()
+    right = roc_auc_score(test.edge_label.numpy(), model.decision_function(pairs))
+    assert model.score(test) == pytest.approx(right, abs=0.02)  # PyG repeats a pair here and there
+    with pytest.raises(UsageError, match="no split of links"):
+        model.score([0, 1])
+    model.save(tmp_path)
+    assert XTCL.load(tmp_path).score(test) == model.score(test)
+
+
+def test_a_sparse_matrix_is_a_graph() -> None:
+    graph = small_graph()
+    bare = Graph.from_arrays(None, graph.edges)
+    one, other = (small_model("links", epochs=1).fit(g) for g in (graph.adjacency, bare))
+    np.testing.assert_array_equal(one.embedding_, other.embedding_)
+
+
+def test_a_drawn_seed_is_kept_so_that_the_fit_can_be_repeated(tmp_path: Path) -> None:
+    graph = small_graph()
+    split = split_of(graph)
+    model = small_model(epochs=1, random_state=None)
+    first = model.fit(graph, split).random_state_
+    embedding = model.embedding_
+    assert model.fit(graph, split).random_state_ != first
+    assert not np.array_equal(model.embedding_, embedding)
+    assert model.random_state is None
+    again = small_model(epochs=1, random_state=first).fit(graph, split)
+    np.testing.assert_array_equal(again.embedding_, embedding)
+    state = np.random.RandomState(first)
+    drawn = small_model(epochs=1, random_state=state).fit(graph, split)
+    drawn.save(tmp_path)
+    loaded = XTCL.load(tmp_path)
+    assert loaded.random_state == loaded.random_state_ == drawn.random_state_
+    assert loaded.explain(0, 1) == drawn.explain(0, 1)
+    drawn.report(tmp_path / "page.html")
+    assert str(drawn.random_state_) in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_explain_adds_up() -> None:

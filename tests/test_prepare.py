@@ -1,4 +1,4 @@
-"""The identity of a fit follows the code that the user gave."""
+"""A fit, prepared: what trains, the seed, and the identity, which follows the user's code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from small_runs import small_graph, small_model
 from user_code import RELATION, user_module
 
 from xtcl.code_digest import code_digest
-from xtcl.prepare import RESULT_CODE, prepare
+from xtcl.errors import DataError, UsageError
+from xtcl.graph.splits import NodeSplit, node_split
+from xtcl.prepare import RESULT_CODE, drawn_seed, prepare
 from xtcl.relations.own import FunctionRelation, MatrixRelation
 from xtcl.relations.registry import forget_relation, register_relation
 from xtcl.relations.relation import Rows
@@ -138,3 +140,93 @@ def test_code_that_turns_settings_and_data_into_a_fit_is_in_the_identity(module:
     others = [each for each in RESULT_CODE if each != module]
     assert len(others) == len(RESULT_CODE) - 1
     assert code_digest(*others) != code_digest(*RESULT_CODE)
+
+
+# What trains: a split, a mask, or the masks of a PyG Data.
+
+TRAIN, TEST = np.arange(80) < 30, np.arange(80) >= 50
+
+
+def masked(**masks: Any) -> Any:
+    data = small_graph().to_pyg()
+    for name, mask in ({"train_mask": TRAIN, "val_mask": ~TRAIN & ~TEST} | masks).items():
+        data[name] = None if mask is None else torch.from_numpy(mask)
+    return data
+
+
+@pytest.mark.parametrize("mask", [TRAIN, torch.from_numpy(TRAIN), np.arange(30), list(range(30))])
+def test_a_mask_or_numbers_are_a_split_without_a_test_side(mask: Any) -> None:
+    prepared = prepare(small_model(), small_graph(), mask)
+    assert isinstance(prepared.split, NodeSplit)
+    assert prepared.split.train.tolist() == prepared.data.labelled.tolist() == list(range(30))
+    assert not len(prepared.split.test)
+    assert prepared.test_labels is None
+
+
+def test_the_train_mask_of_a_data_is_read() -> None:
+    known, graph = np.arange(30).tolist(), small_graph()
+    assert graph.labels is not None
+    alone, both = (prepare(small_model(), masked(test_mask=mask)) for mask in (None, TEST))
+    for prepared in (alone, both):
+        assert prepared.data.labelled.tolist() == known
+        assert prepared.graph.labels is not None  # the whole graph, for the score
+    assert alone.test_labels is None
+    np.testing.assert_array_equal(both.test_labels, graph.labels[50:])
+    own = prepare(small_model(CustomTask(np.equal.outer, np.arange(9))), masked())
+    assert own.data.labelled.tolist() == known
+    given = prepare(small_model(), masked(), node_split(graph, 0.5))
+    assert len(given.data.labelled) == 40  # a split that is given counts
+    whole = prepare(small_model(), masked(train_mask=None))
+    assert whole.split is None
+    assert len(whole.data.labelled) == 80
+
+
+def test_links_read_no_mask() -> None:
+    prepared = prepare(small_model("links"), masked())
+    assert prepared.split is None
+    np.testing.assert_array_equal(prepared.data.graph.edges, small_graph().edges)
+
+
+def test_masks_that_cannot_be_used_are_refused() -> None:
+    with pytest.raises(DataError, match=r"train_mask has the shape \[80, 10\].*train_mask\[:, 0\]"):
+        prepare(small_model(), masked(train_mask=np.ones((80, 10), dtype=bool)))
+    with pytest.raises(UsageError, match="30 test nodes of this split are training nodes"):
+        prepare(small_model(), masked(test_mask=np.ones(80, dtype=bool)))
+    with pytest.raises(DataError, match="is for 79 nodes, and graph 'blocks-80' has 80"):
+        prepare(small_model(), small_graph(), TRAIN[1:])
+    with pytest.raises(UsageError, match=r"no split of links: .* LinkSplit\.from_pairs"):
+        prepare(small_model("links"), small_graph(), TRAIN)
+
+
+# The seed.
+
+
+def global_state() -> bytes:
+    state: Any = np.random.get_state(legacy=False)["state"]  # noqa: NPY002 - to see it is left alone
+    return bytes(state["key"].tobytes() + bytes([state["pos"] % 256]))
+
+
+def test_a_seed_is_given_or_drawn() -> None:
+    state = global_state()
+    given: list[Any] = [0, np.int64(7), 2**32 - 1]
+    assert [drawn_seed(seed) for seed in given] == [0, 7, 2**32 - 1]
+    drawn = {drawn_seed(None) for _ in range(8)}
+    assert len(drawn) == 8
+    assert all(0 <= seed < 2**32 for seed in drawn)
+    assert global_state() == state
+    one, same = (np.random.RandomState(3) for _ in range(2))
+    first = [drawn_seed(one), drawn_seed(one)]
+    assert first == [drawn_seed(same), drawn_seed(same)]
+    assert first[0] != first[1]
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 0.5, "zero", np.random.default_rng(0)])
+def test_what_is_no_seed_is_refused(seed: Any) -> None:
+    with pytest.raises(UsageError, match=r"random_state=.*, a numpy.random.RandomState, or None"):
+        prepare(small_model(random_state=seed), small_graph())
+
+
+def test_a_plan_draws_nothing() -> None:
+    state = np.random.RandomState(3)
+    small_model(random_state=state).memory_plan(small_graph())
+    assert drawn_seed(state) == drawn_seed(np.random.RandomState(3))

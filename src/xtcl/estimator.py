@@ -16,11 +16,11 @@ from torch import nn
 from xtcl.config import FitConfig
 from xtcl.device import limit_gpu_memory
 from xtcl.errors import NotAvailableError, UsageError, check_is_fitted
-from xtcl.graph import LinkSplit, NodeSplit
-from xtcl.graph.convert import as_graph
+from xtcl.graph.convert import as_graph, is_of
+from xtcl.graph.splits import as_test_side
 from xtcl.inference.tables import embedding_table, names_of, node_indices, node_number
 from xtcl.planning.memory_plan import MemoryPlan
-from xtcl.prepare import PreparedFit, environment, prepare, resolve_config
+from xtcl.prepare import FitSettings, PreparedFit, environment, prepare, resolve_config
 from xtcl.progress import Progress
 from xtcl.relations import Relation, RelationStore
 from xtcl.renamed import warn_renamed
@@ -133,8 +133,9 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         over the whole graph does not fit, it trains in mini-batches; see docs/memory.md.
     store : folder, RelationStore or None
         Where above pairs and positives are kept for the next fit; the result does not change.
-    random_state : int
-        Seeds everything. Global random states are not touched.
+    random_state : int, numpy.random.RandomState or None
+        Seeds everything. None takes another seed in each fit; `random_state_` is the one it took.
+        Global random states are not touched.
     progress : Progress or None
         Receives every stage of a fit and its steps: a subclass of `xtcl.Progress`, whose
         `stage(name, steps)` is a context manager that returns a function to advance. None shows
@@ -149,7 +150,8 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
     plan_ : the encoders and epochs that the fit chose
     head_, encoder_, sampler_, classes_, recipe_ : the fitted parts
     predictions_ : NodePredictions or LinkScores; what the head predicts
-    graph_, split_ : what `fit` was given; a loaded model has no graph_
+    graph_, split_ : the Graph and the split of the fit; a loaded model has no graph_
+    random_state_ : int; the seed of the fit
     training_data_ : TrainingData; the graph without the test side of the split
     test_labels_ : label codes of the test nodes in the order of split_.test, or None
     fitted_task_ : FittedTask; the task with embedding and head
@@ -190,7 +192,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         device: str = "auto",
         memory: str | int | None = None,
         store: str | PathLike[str] | RelationStore | None = None,
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
         progress: Progress | None = None,
     ) -> None:
         self.task = task
@@ -228,13 +230,15 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
     def fit(
         self,
         graph: Any,
-        split: NodeSplit | LinkSplit | None = None,
+        split: Any = None,
         *,
         checkpoints: NullCheckpoints | None = None,
     ) -> XTCL:
         """Fit on the training side of `split`; without one, on all labels or links there are.
 
-        `graph` is a Graph, a PyG `Data` or a NetworkX graph (see `as_graph`).
+        `graph` is a Graph, a PyG `Data`, a NetworkX graph or a SciPy adjacency matrix (see
+        `as_graph`). `split` may also be the training nodes alone, as a mask or as node numbers.
+        For nodes, a `train_mask` of a `Data` counts as such a split: no other label is used.
         """
         return self.fit_prepared(prepare(self, graph, split), checkpoints=checkpoints)
 
@@ -248,6 +252,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         self.set_fitted(result, prepared.data)
         self.recipe_, self.graph_, self.split_ = prepared.config, prepared.graph, prepared.split
         self.test_labels_ = prepared.test_labels
+        self.random_state_ = prepared.settings.seed
         self.environment_ = environment(prepared.device)
         return self
 
@@ -303,18 +308,29 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         answer = cast("LinkScores", self.predictions_)
         return answer.score(self._pairs(pairs))
 
-    def score(self, split: NodeSplit | LinkSplit, graph: Any = None) -> float:
-        """Accuracy or AUC on the test side of `split`; a loaded model needs the `graph` too."""
+    def score(self, split: Any, graph: Any = None) -> float:
+        """Accuracy or AUC on the test side of `split`; a loaded model needs the `graph` too.
+
+        `split` may also be the test nodes alone, as a mask or as node numbers, or a PyG `Data` with
+        a `test_mask`. For links it may be the test data of PyG's `RandomLinkSplit`.
+        """
         return self.test_metrics(split, graph)[self.fitted_task_.task.metric]
 
-    def test_metrics(self, split: NodeSplit | LinkSplit, graph: Any = None) -> dict[str, float]:
-        """All metrics of the task on the test side of `split`, as fractions."""
+    def test_metrics(self, split: Any, graph: Any = None) -> dict[str, float]:
+        """All metrics of the task on the test side of `split`, as fractions; see `score`."""
         answer = self.predictions_
-        known = as_graph(graph) if graph is not None else getattr(self, "graph_", None)
+        known = getattr(self, "graph_", None)
+        if graph is None and known is None and is_of(split, "torch_geometric"):
+            graph = split
+        if graph is not None:
+            known = as_graph(graph, warn_masks=False)
         if known is None and isinstance(answer, LinkScores):
             known = self.training_data_.graph  # links are scored by the split alone
         if known is None:
             raise UsageError("A loaded model has no test labels: call score(split, graph).")
+        split = as_test_side(split, known, self.fitted_task_.task.name)
+        if not split.test.size:
+            raise UsageError("This split has no test side: give one that has, or the test nodes.")
         metrics = dict(score_test_side(answer, known, split))
         if not hasattr(self, "graph_") or split is not self.split_:  # that was checked by `fit`
             check_disjoint(self.training_data_, split)
@@ -401,9 +417,9 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
 
         return read_run(cls, folder, **parts)
 
-    def memory_plan(self, graph: Any, split: NodeSplit | LinkSplit | None = None) -> MemoryPlan:
+    def memory_plan(self, graph: Any, split: Any = None) -> MemoryPlan:
         """The memory of a fit, and how it stays within `memory`; raises if that is too little."""
-        return prepare(self, graph, split).plan
+        return prepare(self, graph, split, FitSettings.of(self, seed=0)).plan
 
     def _nodes(self, nodes: ArrayLike | None) -> np.ndarray:
         return node_indices(self, nodes)

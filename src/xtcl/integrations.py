@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from torch import Tensor
+from sklearn.utils import Tags
+from sklearn.utils.validation import validate_data
 from torch_geometric.transforms import BaseTransform
 
 from xtcl.errors import DataError, UsageError, check_is_fitted
 from xtcl.estimator import XTCL
 from xtcl.graph.convert import as_graph
-from xtcl.graph.graph import Graph
-from xtcl.graph.splits import NodeSplit
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -30,6 +28,7 @@ class AddXTCLEmbedding(BaseTransform):  # type: ignore[misc]
 
     For nodes, labels count where `train_mask` is set, and nowhere else; without a mask, all of
     them do. For links, `edge_index` must hold training links only, as after `RandomLinkSplit`.
+    `XTCL.fit` reads a `Data` in the same way.
 
     Args:
         attr_name: where the embedding is put; None appends it to `x`, as PyG's own transforms do.
@@ -43,31 +42,13 @@ class AddXTCLEmbedding(BaseTransform):  # type: ignore[misc]
 
     def forward(self, data: Data) -> Data:
         """`data` with the embedding, float32 [V, width]."""
-        model = XTCL(**self.parameters)
-        mask = data.get("train_mask")
-        bare = copy(data)
-        if mask is not None:
-            del bare.train_mask  # not read by a Graph, which would warn about it
-        graph = Graph.from_pyg(bare)
-        split = None if mask is None or model.task != "nodes" else _training_nodes(mask, graph)
-        rows = torch.from_numpy(model.fit(graph, split).embedding_).to(data.edge_index.device)
+        model = XTCL(**self.parameters).fit(data)
+        rows = torch.from_numpy(model.embedding_).to(data.edge_index.device)
         if self.attr_name is not None:
             data[self.attr_name] = rows
         else:
             data.x = rows if data.x is None else torch.cat([data.x, rows.to(data.x.dtype)], dim=1)
         return data
-
-
-def _training_nodes(mask: Tensor, graph: Graph) -> NodeSplit:
-    if mask.shape != (graph.num_nodes,):
-        raise DataError(
-            f"train_mask has the shape {list(mask.shape)}, for {graph.num_nodes} nodes: give one "
-            "split, such as train_mask[:, 0]."
-        )
-    known = mask.cpu().numpy().astype(bool)
-    if graph.labels is not None:
-        known &= graph.labels >= 0
-    return NodeSplit(np.flatnonzero(known), np.arange(0), seed=0)
 
 
 class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -77,8 +58,13 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     the graph is read, so that cross-validation over nodes does not leak.
 
     Args:
-        graph: a Graph, a PyG `Data` or a NetworkX graph, with all nodes.
+        graph: a Graph or what `as_graph` makes one of, with all nodes. Copies of the embedder, as
+            `clone` makes them for every fold, share a Graph and copy what is not one.
         model: the XTCL to fit a copy of; None is `XTCL()`. One for links needs no y.
+
+    Attributes:
+        model_: the fitted XTCL; `model_.random_state_` is its seed.
+        n_features_in_: 1, the column of node numbers.
 
     Examples:
         >>> from sklearn.linear_model import LogisticRegression
@@ -94,14 +80,22 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.graph = graph
         self.model = model
 
+    def __sklearn_tags__(self) -> Tags:
+        """Labels are needed unless the model is for links."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = self.model is None or self.model.task != "links"
+        return tags
+
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> NodeEmbedder:
         """Fit the model on the graph with the labels `y` of the nodes `X`, and with no others."""
-        graph = as_graph(self.graph)
+        graph = as_graph(self.graph, warn_masks=False)
         nodes = _node_indices(X, graph.num_nodes)
+        validate_data(self, X, skip_check_array=True, ensure_2d=False)
+        self.n_features_in_ = 1
         model: XTCL = clone(self.model or XTCL())
         graph = replace(graph, labels=None, classes=())
         if y is not None and model.task != "links":
-            classes, codes = np.unique(np.asarray(y), return_inverse=True)
+            classes, codes = np.unique(_labels(y, len(nodes)), return_inverse=True)
             labels = np.full(graph.num_nodes, -1, dtype=np.int64)
             labels[nodes] = codes
             graph = replace(graph, labels=labels, classes=tuple(classes.tolist()))
@@ -110,9 +104,19 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: ArrayLike) -> np.ndarray:
         """The embeddings [n, width] of the nodes `X`."""
+        rows = self._rows()
+        nodes = _node_indices(X, len(rows))
+        validate_data(self, X, reset=False, skip_check_array=True, ensure_2d=False)
+        return np.asarray(rows[nodes])
+
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
+        """The names of the columns: xtcl0, xtcl1, ... `input_features` is not used."""
+        return np.array([f"xtcl{column}" for column in range(self._rows().shape[1])], dtype=object)
+
+    def _rows(self) -> np.ndarray:
         check_is_fitted(self, "model_", "fit(nodes, labels)")
         rows: np.ndarray = self.model_.embedding_
-        return np.asarray(rows[_node_indices(X, len(rows))])
+        return rows
 
 
 def _node_indices(nodes: ArrayLike, count: int) -> np.ndarray:
@@ -123,3 +127,12 @@ def _node_indices(nodes: ArrayLike, count: int) -> np.ndarray:
     if not valid or (indices < 0).any() or (indices >= count).any():
         raise UsageError(f"X must be node numbers from 0 to {count - 1}, [n] or [n, 1].")
     return indices
+
+
+def _labels(y: ArrayLike, count: int) -> np.ndarray:
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.shape != (count,):
+        raise DataError(f"y has the shape {list(labels.shape)}, for {count} nodes in X.")
+    return labels

@@ -20,10 +20,11 @@ import xtcl
 from xtcl.code_digest import code_digest, describe_class, describe_value
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, to_builtin
 from xtcl.device import parse_memory, pick_device
+from xtcl.distributed import world
 from xtcl.errors import UsageError
-from xtcl.graph.convert import as_graph
+from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import LinkSplit, NodeSplit, full_split
+from xtcl.graph.splits import LinkSplit, NodeSplit, as_split, full_split, masks_of
 from xtcl.nn import encoder_factory
 from xtcl.planning.memory_plan import MemoryPlan, plan_fit
 from xtcl.planning.sizes import Sizes
@@ -86,8 +87,11 @@ class FitSettings:
     seed: int
 
     @classmethod
-    def of(cls, model: XTCL) -> FitSettings:
-        """The settings of `model`; a value that cannot be used is refused before any work."""
+    def of(cls, model: XTCL, seed: int | None = None) -> FitSettings:
+        """The settings of `model`; a value that cannot be used is refused before any work.
+
+        `seed` takes the place of one drawn from `random_state`.
+        """
         task = make_task(model.task)
         store = model.store
         if store is not None and not isinstance(store, RelationStore):
@@ -101,7 +105,7 @@ class FitSettings:
             device=pick_device(model.device),
             memory=None if model.memory is None else parse_memory(model.memory),
             store=store,
-            seed=int(model.random_state),
+            seed=drawn_seed(model.random_state) if seed is None else seed,
         )
 
 
@@ -138,6 +142,8 @@ class PreparedFit:
     def test_labels(self) -> np.ndarray | None:
         """Label codes of the test nodes in the order of the split; None without such nodes."""
         if not isinstance(self.split, NodeSplit) or self.graph.labels is None:
+            return None
+        if not len(self.split.test):
             return None
         return np.asarray(self.graph.labels[self.split.test])
 
@@ -216,16 +222,22 @@ def environment(device: torch.device) -> dict[str, str]:
 def prepare(
     model: XTCL,
     graph: Any,
-    split: NodeSplit | LinkSplit | None = None,
+    split: Any = None,
     settings: FitSettings | None = None,
 ) -> PreparedFit:
     """Prepare a fit of `model`; refuses data, split and memory that cannot be used.
 
-    `graph` is a Graph, a PyG `Data` or a NetworkX graph. Without a split, all labels or links are
-    trained on. `settings` are those of the model, where they are known already.
+    `graph` is a Graph or what `as_graph` makes one of; `split` is a split, or the training nodes as
+    a mask or as numbers. Without a split, the nodes of a PyG `Data`'s `train_mask` are trained on,
+    or else all labels or links. `settings` are those of the model, where they are known already.
     """
     settings = settings or FitSettings.of(model)
-    graph = as_graph(graph)
+    given, graph = graph, as_graph(graph, warn_masks=False)
+    task = settings.task.name
+    if split is not None:
+        split = as_split(split, graph, task)
+    elif is_of(given, "torch_geometric") and graph.labels is not None and task != "links":
+        split = masks_of(given, graph)
     data = _training_side(graph, split, settings)
     sizes = Sizes.of(
         data,
@@ -259,12 +271,36 @@ def _training_side(
     return data
 
 
+def check_seed(random_state: object) -> None:
+    """Refuse what cannot seed a fit."""
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return
+    if not isinstance(random_state, (int, np.integer)) or not 0 <= random_state < 2**32:
+        raise UsageError(
+            f"random_state={random_state} must be a whole number from 0 to 2**32 - 1, a "
+            "numpy.random.RandomState, or None for another seed in each fit."
+        )
+
+
+def drawn_seed(random_state: int | np.random.RandomState | None) -> int:
+    """The seed itself, or one drawn: from a RandomState, or from the system for None.
+
+    Processes that share a fit take the seed of the first.
+    """
+    check_seed(random_state)
+    if isinstance(random_state, (int, np.integer)):
+        return int(random_state)
+    if random_state is None:
+        drawn = int(np.random.SeedSequence().generate_state(1)[0])
+    else:
+        drawn = int(random_state.randint(2**32, dtype=np.uint32))
+    return int(world().broadcast_float(drawn))
+
+
 def resolve_config(model: XTCL, task: Task) -> FitConfig:
     """The task's recipe with the parameters of `model` put in; refuses what cannot be used."""
     encoder_factory(model.encoder, 1, {})  # an unknown name is refused before any work
-    seed = model.random_state
-    if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
-        raise UsageError(f"random_state={seed} must be a whole number from 0 to 2**32 - 1.")
+    check_seed(model.random_state)
     if model.width is not None and model.width < 1:
         raise UsageError(f"width={model.width} must be at least 1.")
     if model.sampler not in ("xtcl", "paper"):

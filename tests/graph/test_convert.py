@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from xtcl.errors import DataError
+from xtcl.errors import DataError, UsageError
+from xtcl.graph.convert import as_graph
 from xtcl.graph.datasets.formats import quiet_pyg
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.validation import Repairs
 
 with quiet_pyg():
-    from torch_geometric.data import Data, HeteroData
+    from torch_geometric.data import Data, Dataset, HeteroData
 
 EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 
@@ -108,11 +110,13 @@ def test_an_edge_index_with_no_way_back_loses_all_directions() -> None:
     assert not Graph.from_pyg(Data(x=torch.eye(3), edge_index=EDGES)).repairs
 
 
-def test_from_pyg_says_that_masks_are_not_read() -> None:
+@pytest.mark.parametrize("convert", [Graph.from_pyg, as_graph])
+def test_a_graph_has_no_masks_and_says_so(convert: Any) -> None:
     data = Data(x=torch.eye(3), edge_index=EDGES, train_mask=torch.tensor([True, False, True]))
-    with pytest.warns(UserWarning, match=r"not read: .*node_split, or make a NodeSplit") as caught:
-        Graph.from_pyg(data)
+    with pytest.warns(UserWarning, match=r"train_mask .* not read: .*NodeSplit.from_pyg") as caught:
+        convert(data)
     assert caught[0].filename == __file__
+    assert as_graph(data, warn_masks=False).num_nodes == 3  # for those who read them themselves
 
 
 def test_from_pyg_says_what_it_ignores() -> None:
@@ -121,6 +125,19 @@ def test_from_pyg_says_what_it_ignores() -> None:
     with pytest.warns(UserWarning, match="Ignored: edge_weight, edge_attr") as caught:
         Graph.from_pyg(data)
     assert caught[0].filename == __file__
+
+
+def test_a_data_set_of_pyg_is_told_from_its_graph() -> None:
+    class Planets(Dataset):  # type: ignore[misc]
+        def len(self) -> int:
+            return 1
+
+        def get(self, idx: int) -> Data:
+            return Data(x=torch.eye(3), edge_index=EDGES)
+
+    with pytest.raises(DataError, match=r"data set, not a graph: .* dataset\[0\]"):
+        as_graph(Planets())
+    assert as_graph(Planets()[0]).num_nodes == 3
 
 
 @pytest.mark.parametrize(
@@ -256,3 +273,50 @@ def test_scipy_refused(adjacency: Any, match: str) -> None:
 def test_scipy_attributes_must_fit() -> None:
     with pytest.raises(DataError, match="num_nodes is 3, but there are 2 attribute rows"):
         Graph.from_scipy(sparse.eye_array(3).tocsr(), np.eye(2))
+
+
+# as_graph: the four kinds that are accepted everywhere, and what is said of the rest.
+
+
+def test_every_kind_of_graph_is_the_same_graph() -> None:
+    graph = block_model(30)
+    found = [as_graph(kind) for kind in (graph, graph.to_pyg(), graph.to_networkx())]
+    assert found[0] is graph
+    assert {each.fingerprint() for each in found} == {graph.fingerprint()}
+    for adjacency in (
+        graph.adjacency,
+        sparse.csr_matrix(graph.adjacency),
+        sparse.lil_array(np.eye(4, k=1)),
+    ):
+        bare = as_graph(adjacency)
+        assert bare.num_nodes == adjacency.shape[0]
+        assert not bare.has_attributes
+    np.testing.assert_array_equal(as_graph(graph.adjacency).edges, graph.edges)
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        np.zeros((4, 3)),
+        np.zeros((4, 4)),
+        torch.zeros(4, 3),
+        [[1.0, 2.0], [3.0, 4.0]],
+        sparse.csr_array((5, 3)),
+    ],
+)
+def test_a_feature_matrix_is_sent_to_the_embedder(features: Any) -> None:
+    with pytest.raises(UsageError, match=r"SciPy sparse adjacency matrix\..*NodeEmbedder\(graph\)"):
+        as_graph(features)
+
+
+@pytest.mark.parametrize("other", ["cora", {"edges": []}, None, 3])
+def test_what_is_no_graph_is_refused(other: Any) -> None:
+    with pytest.raises(
+        UsageError, match=r"is no graph: give an xtcl Graph, a PyG Data, a NetworkX"
+    ):
+        as_graph(other)
+
+
+def test_a_name_is_sent_to_the_data_sets() -> None:
+    with pytest.raises(UsageError, match=r"'cora' is no graph: .* load_dataset reads a known data"):
+        as_graph("cora")

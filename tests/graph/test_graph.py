@@ -223,14 +223,19 @@ def test_read_only_adjacency_works_with_scipy() -> None:
     assert sparse.csgraph.connected_components(adjacency)[0] == 2
 
 
-def test_pickle_and_deepcopy_stay_read_only() -> None:
+def test_pickle_stays_read_only() -> None:
     graph = Graph.from_arrays(sparse.eye_array(3), [[0], [1]], ["x", "y", ""], name="n")
-    copies: list[Any] = [pickle.loads(pickle.dumps(graph)), copy.deepcopy(graph)]  # noqa: S301
-    for again in copies:
-        assert again.fingerprint() == graph.fingerprint()
-        assert (again.classes, again.name) == (("x", "y"), "n")
-        assert not again.edges.flags.writeable
-        assert not again.attributes.data.flags.writeable
+    again: Any = pickle.loads(pickle.dumps(graph))  # noqa: S301
+    assert again.fingerprint() == graph.fingerprint()
+    assert (again.classes, again.name) == (("x", "y"), "n")
+    assert not again.edges.flags.writeable
+    assert not again.attributes.data.flags.writeable
+
+
+def test_a_graph_is_shared_not_copied() -> None:
+    graph = Graph.from_arrays(np.eye(3), [[0], [1]], ["x", "y", ""])
+    assert copy.copy(graph) is graph
+    assert copy.deepcopy({"in": [graph]})["in"][0] is graph
 
 
 def test_with_edges_and_with_labels() -> None:

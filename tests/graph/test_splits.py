@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -364,7 +366,6 @@ def test_where_non_links_run_out_all_of_them_must_be_used() -> None:
 def test_pygs_random_link_split_is_caught_on_directed_input() -> None:
     graph = block_model(100)
     with quiet_pyg():
-        import torch
         from torch_geometric.data import Data
         from torch_geometric.transforms import RandomLinkSplit
 
@@ -426,3 +427,166 @@ def test_the_seed_draws_the_non_links() -> None:
     assert splits[0] == splits[1] != splits[2]
     with pytest.raises(UsageError, match="seed must be a whole number from 0 on"):
         full_split(graph, "links", -1)
+
+
+# Graphs of other libraries, and splits that come from elsewhere.
+
+
+def test_every_kind_of_graph_can_be_split_and_checked() -> None:
+    graph = block_model(40)
+    data, nx_graph = graph.to_pyg(), graph.to_networkx()
+    data.train_mask = torch.ones(40, dtype=torch.bool)  # a split is made, so it is not missed
+    nodes, links = node_split(graph, seed=3), link_split(graph, seed=3)
+    for kind in (graph, data, nx_graph):
+        assert node_split(kind, seed=3).fingerprint() == nodes.fingerprint()
+        assert link_split(kind, seed=3).fingerprint() == links.fingerprint()
+        check_no_leak(kind, nodes)
+        check_no_leak(kind, links)
+        np.testing.assert_array_equal(links.training_graph(kind).edges, links.train)
+    assert link_split(graph.adjacency, seed=3).fingerprint() == links.fingerprint()
+    check_no_leak(graph.adjacency, links)
+    with pytest.raises(UsageError, match=r"ndarray of \[3, 3\] is no graph"):
+        node_split(np.eye(3))
+
+
+@given(st.lists(st.sampled_from("-ty "), min_size=1, max_size=30))
+def test_masks_numbers_and_tensors_are_the_same_split(roles: list[str]) -> None:
+    train = [node for node, role in enumerate(roles) if role == "t"]
+    test = [node for node, role in enumerate(roles) if role == "y"]
+    masks = [np.array([role == side for role in roles], dtype=bool) for side in "ty"]
+    forms: list[tuple[Any, Any]] = [
+        (train, test),
+        (train[::-1], test[::-1]),
+        (np.array(train, np.int32), torch.tensor(test, dtype=torch.long)),
+        (masks[0], torch.from_numpy(masks[1])),
+        (masks[0].tolist(), np.array(test, dtype=np.int64)),
+    ]
+    for form in forms:
+        split = NodeSplit.from_masks(*form)
+        assert split.train.tolist() == train
+        assert split.test.tolist() == test
+        assert NodeSplit.from_json(json.loads(json.dumps(split.to_json()))).seed is None
+    assert NodeSplit.from_masks(masks[0]).test.size == 0
+
+
+def test_masks_of_a_graph_leave_out_nodes_without_a_label() -> None:
+    graph = labelled([0, -1, 2, 2, -1, 1])
+    split = NodeSplit.from_masks([True] * 3 + [False] * 3, [3, 4, 5], graph=graph)
+    assert (split.train.tolist(), split.test.tolist()) == ([0, 2], [3, 5])
+    check_no_leak(graph, split)
+
+
+@pytest.mark.parametrize(
+    ("mask", "match"),
+    [
+        (np.ones((6, 10), dtype=bool), r"\[6, 10\], .* such as train_mask\[:, 0\]"),
+        (np.ones(5, dtype=bool), "is for 5 nodes, and graph 'toy' has 6"),
+        ([0, 6], "nodes that graph 'toy' of 6 nodes does not have: 6"),
+        ([-1, 2], "does not have: -1"),
+        ([0, 1, 1, 0], r"twice: 0, 1\. .* a mask of booleans"),
+        ([0.5, 1.0], "booleans, one a node, or node numbers, not float64"),
+        (np.array(["cat", "dog"]), "or node numbers, not <U3"),
+    ],
+)
+def test_masks_refused(mask: Any, match: str) -> None:
+    with pytest.raises(DataError, match=match):
+        NodeSplit.from_masks(mask, graph=labelled([0, 1, 2, 0, 1, 2]))
+
+
+def test_the_masks_of_a_pyg_data() -> None:
+    data = block_model(12).to_pyg()
+    with pytest.raises(DataError, match="no train_mask"):
+        NodeSplit.from_pyg(data)
+    data.train_mask = torch.arange(12) < 4
+    data.val_mask = (torch.arange(12) >= 4) & (torch.arange(12) < 7)
+    data.y[1] = -1
+    split = NodeSplit.from_pyg(data)
+    assert (split.train.tolist(), split.test.tolist()) == ([0, 2, 3], [])
+    data.test_mask = (torch.arange(12) >= 7).byte()
+    split = NodeSplit.from_pyg(data)
+    assert (split.train.tolist(), split.test.tolist()) == ([0, 2, 3], [7, 8, 9, 10, 11])
+    check_no_leak(data, split)
+    data.train_mask = torch.ones(12, 10, dtype=torch.bool)
+    with pytest.raises(DataError, match=r"train_mask\[:, 0\]"):
+        NodeSplit.from_pyg(data)
+
+
+def test_given_links_get_the_negatives_they_lack() -> None:
+    graph = block_model(40)
+    whole = link_split(graph, seed=1)
+    split = LinkSplit.from_pairs(graph, whole.train, torch.from_numpy(whole.test[::-1].copy()))
+    check_no_leak(graph, split)
+    np.testing.assert_array_equal(split.train, whole.train)
+    np.testing.assert_array_equal(split.test, whole.test)
+    both = LinkSplit.from_pairs(
+        graph,
+        np.concatenate([whole.train, whole.train[::-1]], axis=1),  # both directions, as in PyG
+        whole.test,
+        train_negatives=whole.train_negatives[:, :5],
+        test_negatives=whole.test_negatives,
+    )
+    check_no_leak(graph, both)
+    assert pair_set(whole.train_negatives[:, :5]) <= pair_set(both.train_negatives)
+    np.testing.assert_array_equal(both.test_negatives, whole.test_negatives)
+    again, other = (
+        LinkSplit.from_pairs(graph, whole.train, whole.test, seed=s).fingerprint() for s in (0, 1)
+    )
+    assert split.fingerprint() == again != other
+
+
+def test_given_links_in_a_dense_graph_share_the_non_links() -> None:
+    pairs = np.array([(u, v) for u in range(7) for v in range(u) if (u, v) not in {(6, 5), (4, 2)}])
+    graph = Graph.from_arrays(None, pairs.T)
+    split = LinkSplit.from_pairs(graph, graph.edges[:, :10], graph.edges[:, 10:])
+    assert split.train_negatives.shape == split.test_negatives.shape == (2, 1)
+
+
+def test_given_links_that_leak_are_refused() -> None:
+    graph = block_model(40)
+    whole = link_split(graph)
+    leak = np.concatenate([whole.train, whole.test[:, :1]], axis=1)
+    with pytest.raises(DataError, match="links are on both the training and the test side"):
+        LinkSplit.from_pairs(graph, leak, whole.test)
+    with pytest.raises(DataError, match="test negatives are links of the graph"):
+        LinkSplit.from_pairs(graph, whole.train, whole.test, test_negatives=whole.train)
+    with pytest.raises(DataError, match="train pairs are not links of the graph"):
+        LinkSplit.from_pairs(graph, whole.test_negatives, whole.test)
+
+
+def random_link_split(data: Any, **options: Any) -> Any:
+    with quiet_pyg():
+        from torch_geometric.transforms import RandomLinkSplit
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return RandomLinkSplit(num_val=0.1, num_test=0.3, **options)(data)
+
+
+@pytest.mark.parametrize("negatives", [True, False])
+@pytest.mark.parametrize("disjoint", [0.0, 0.3])
+def test_the_split_of_pyg_is_a_split(negatives: bool, disjoint: float) -> None:
+    graph = block_model(60)
+    parts = random_link_split(
+        graph.to_pyg(),
+        is_undirected=True,
+        add_negative_train_samples=negatives,
+        disjoint_train_ratio=disjoint,
+    )
+    split = LinkSplit.from_pyg(parts[0], parts[2])
+    check_no_leak(graph, split)
+    later = {tuple(sorted(pair)) for pair in parts[2].edge_label_index.T.tolist()}
+    assert pair_set(split.test) <= later
+    labels = parts[2].edge_label.bool()
+    assert split.test.shape[1] == int(labels.sum())
+    links = split.train.shape[1] + split.test.shape[1]
+    assert graph.num_edges - links == int(parts[1].edge_label.sum())  # those for validation
+    theirs = pair_set(np.sort(parts[2].edge_label_index[:, ~labels].numpy(), axis=0))
+    assert theirs <= pair_set(split.test_negatives)
+
+
+def test_a_split_of_directed_links_by_pyg_leaks_and_is_refused() -> None:
+    parts = random_link_split(block_model(60).to_pyg(), is_undirected=False)
+    with pytest.raises(DataError, match="links are on both the training and the test side"):
+        LinkSplit.from_pyg(parts[0], parts[2])
+    with pytest.raises(DataError, match="no edge_label"):
+        LinkSplit.from_pyg(block_model(60).to_pyg(), parts[2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,14 +27,17 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-def graph_from_pyg(data: Data, name: str = "graph") -> Graph:
+def graph_from_pyg(data: Data, name: str = "graph", *, warn_masks: bool = True) -> Graph:
     """A graph from `x`, `edge_index`, `y` and `num_nodes` of a homogeneous PyG `Data`.
 
-    Edge weights, edge attributes and masks are ignored, with a warning. `y` of shape [V, 1] is
-    flattened. An `edge_index` is directed in PyG: entries with no way back count in `repairs`.
+    Edge weights, edge attributes and masks are ignored, with a warning; `warn_masks=False` is for
+    callers who read the masks themselves. `y` of shape [V, 1] is flattened. An `edge_index` is
+    directed in PyG: entries with no way back count in `repairs`.
     """
-    from torch_geometric.data import Data
+    from torch_geometric.data import Data, Dataset
 
+    if isinstance(data, Dataset):
+        raise DataError(f"{data} is a data set, not a graph: give one of its graphs, dataset[0].")
     if not isinstance(data, Data):
         raise DataError(
             f"Need a torch_geometric.data.Data, not {type(data).__name__}; "
@@ -44,10 +48,10 @@ def graph_from_pyg(data: Data, name: str = "graph") -> Graph:
     ignored = [key for key in ("edge_weight", "edge_attr") if data.get(key) is not None]
     if ignored:
         _warn_ignored(", ".join(ignored))
-    if data.get("train_mask") is not None:
+    if warn_masks and data.get("train_mask") is not None:
         warnings.warn(
-            "The masks of the data (train_mask) are not read: split the graph with node_split, or "
-            "make a NodeSplit of them.",
+            "A Graph has no masks, so train_mask of the data is not read: give the Data itself to "
+            "fit, or fit with the split NodeSplit.from_pyg(data) or with one of node_split.",
             stacklevel=3,
         )
     labels = data.y
@@ -213,24 +217,54 @@ def _warn_ignored(what: str) -> None:
     warnings.warn(f"Ignored: {what}. Edges of a Graph carry no weights.", stacklevel=4)
 
 
-def as_graph(graph: Any) -> Graph:
-    """`graph` itself, or a Graph made from a PyG `Data` or a NetworkX graph.
+def as_graph(graph: Any, *, warn_masks: bool = True) -> Graph:
+    """`graph` itself, or a Graph made from a PyG `Data`, a NetworkX graph or a SciPy matrix.
 
     Of a NetworkX graph, the node attributes `x` and `label` are taken where they are there, as
-    `Graph.to_networkx` writes them; for others, make the Graph with `Graph.from_networkx`.
+    `Graph.to_networkx` writes them; for others, make the Graph with `Graph.from_networkx`. A SciPy
+    sparse matrix is an adjacency matrix; `Graph.from_scipy` also takes attributes and labels.
+
+    A `train_mask` of a `Data` is lost, with a warning, unless `warn_masks` is False: that is for
+    functions which are given a split beside the graph, or make one.
     """
     if isinstance(graph, Graph):
         return graph
-    homes = {kind.__module__.partition(".")[0] for kind in type(graph).__mro__}
-    if "torch_geometric" in homes:
-        return Graph.from_pyg(graph)
-    if "networkx" in homes:
+    if is_of(graph, "torch_geometric"):
+        return graph_from_pyg(graph, warn_masks=warn_masks)
+    if is_of(graph, "networkx"):
         named = {name for _, values in graph.nodes(data=True) for name in values}
-        return Graph.from_networkx(
+        return graph_from_networkx(
             graph,
             attributes=["x"] if "x" in named else None,
             label="label" if "label" in named else None,
         )
-    raise UsageError(
-        f"A {type(graph).__name__} is no graph: give an xtcl Graph, a PyG Data or a NetworkX graph."
+    rows, *columns = getattr(graph, "shape", None) or (0,)
+    if sparse.issparse(graph) and columns == [rows]:
+        return graph_from_scipy(graph)
+    raise UsageError(_not_a_graph(graph))
+
+
+def is_of(given: object, package: str) -> bool:
+    """Whether something is of a class of `package`, or of one derived from it; imports nothing."""
+    return package in {kind.__module__.partition(".")[0] for kind in type(given).__mro__}
+
+
+def _not_a_graph(given: Any) -> str:
+    """What is accepted, and where else to go with what was given."""
+    accepted = (
+        "give an xtcl Graph, a PyG Data, a NetworkX graph or a SciPy sparse adjacency matrix."
+    )
+    if isinstance(given, str | PathLike):
+        return (
+            f"'{given}' is no graph: {accepted} load_dataset reads a known data set by its name, "
+            "Graph.load a saved graph, read_tables tables."
+        )
+    shape = getattr(given, "shape", None)
+    if shape is None and not isinstance(given, list | tuple):
+        return f"{type(given).__name__} is no graph: {accepted}"
+    what = type(given).__name__ if shape is None else f"{type(given).__name__} of {list(shape)}"
+    return (
+        f"{what} is no graph: {accepted} Graph.from_arrays makes one of arrays. In scikit-learn's "
+        "cross_val_score, GridSearchCV and pipelines use NodeEmbedder(graph), for which X are node "
+        "numbers and y their labels."
     )

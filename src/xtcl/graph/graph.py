@@ -227,6 +227,12 @@ class Graph:
         # Through the constructor, so that a graph sent to another process is read-only there too.
         return type(self), tuple(getattr(self, part.name) for part in fields(self))
 
+    def __copy__(self) -> Graph:
+        return self  # nothing in it can be changed, so one object serves everybody
+
+    def __deepcopy__(self, memo: object) -> Graph:
+        return self  # scikit-learn's `clone` copies parameters this way, once for every fold
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write the graph to one pickle-free .npz file, atomically and byte for byte repeatable."""
         from xtcl.graph.save import save_graph

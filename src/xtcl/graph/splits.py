@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xtcl.errors import DataError, UsageError, first_few
+from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.graph import Graph
-from xtcl.graph.validation import IntArray
+from xtcl.graph.validation import IntArray, to_array
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 NodePair = IntArray
 """Shape [2, n]: pair i joins nodes [0, i] and [1, i]."""
@@ -21,11 +25,14 @@ _LINK_SIDES = ("train", "test", "train_negatives", "test_negatives")
 
 @dataclass(frozen=True, eq=False)
 class NodeSplit:
-    """Which nodes train and which test; kept sorted and read-only."""
+    """Which nodes train and which test; kept sorted and read-only. `test` may be empty.
+
+    `seed` is that of `node_split`, None where the nodes were not drawn.
+    """
 
     train: IntArray
     test: IntArray
-    seed: int
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         for side in ("train", "test"):
@@ -53,13 +60,97 @@ class NodeSplit:
         """The split that `to_json` described."""
         if stored.get("kind") != "nodes" or not {"train", "test", "seed"} <= stored.keys():
             raise DataError('A node split needs "kind": "nodes", "seed", "train" and "test".')
-        return cls(train=stored["train"], test=stored["test"], seed=int(stored["seed"]))
+        return cls(train=stored["train"], test=stored["test"], seed=_stored_seed(stored))
+
+    @classmethod
+    def from_masks(
+        cls, train_mask: object, test_mask: object = None, *, graph: Any = None
+    ) -> NodeSplit:
+        """A split of masks: arrays or tensors of booleans [V], or of node numbers.
+
+        Without `test_mask` the test side is unknown, and empty here. With `graph` the masks are
+        checked against it, and nodes that it has no label for take no part.
+        """
+        known = None if graph is None else as_graph(graph, warn_masks=False)
+        train = mask_nodes(train_mask, "train_mask", known)
+        test = np.arange(0) if test_mask is None else mask_nodes(test_mask, "test_mask", known)
+        return cls(train, test)
+
+    @classmethod
+    def from_pyg(cls, data: Data) -> NodeSplit:
+        """The `train_mask` and, if there is one, the `test_mask` of a PyG `Data`.
+
+        Nodes of its `val_mask` are on neither side, nor are nodes without a label.
+        """
+        graph = as_graph(data, warn_masks=False)
+        split = masks_of(data, graph)
+        if split is None:
+            raise DataError("The data have no train_mask: make a split with node_split(data).")
+        return split
+
+
+def mask_nodes(mask: object, name: str = "mask", graph: Graph | None = None) -> IntArray:
+    """The nodes of a boolean mask or an array of node numbers, sorted.
+
+    With `graph` the mask is checked against it, and nodes without a label are left out, where the
+    graph has labels.
+    """
+    given = to_array(mask, name)
+    if given.ndim == 2:
+        raise DataError(
+            f"{name} has the shape {list(given.shape)}, which is several splits side by side: "
+            f"give one of them, such as {name}[:, 0]."
+        )
+    numbers = given.dtype.kind in "iu" or not given.size
+    if given.ndim != 1 or not (numbers or given.dtype == bool):
+        raise DataError(
+            f"{name} must be booleans, one a node, or node numbers, not {given.dtype} of shape "
+            f"{list(given.shape)}."
+        )
+    nodes: IntArray = np.sort(given.astype(np.int64)) if numbers else np.flatnonzero(given)
+    repeated = _repeated(nodes)
+    if repeated.size:
+        raise DataError(
+            f"{name} lists nodes twice: {first_few(repeated)}. Give each node number once, or a "
+            "mask of booleans, one a node; labels belong to the graph."
+        )
+    if graph is None:
+        return nodes
+    if given.dtype == bool and len(given) != graph.num_nodes:
+        raise DataError(
+            f"{name} is for {len(given)} nodes, and graph {graph.name!r} has {graph.num_nodes}."
+        )
+    outside = nodes[(nodes < 0) | (nodes >= graph.num_nodes)]
+    if outside.size:
+        raise DataError(
+            f"{name} names nodes that graph {graph.name!r} of {graph.num_nodes} nodes does not "
+            f"have: {first_few(outside)}."
+        )
+    return nodes if graph.labels is None else nodes[graph.labels[nodes] >= 0]
+
+
+def masks_of(data: Any, graph: Graph) -> NodeSplit | None:
+    """The split that the masks of a PyG `Data` say; None where it has no `train_mask`.
+
+    `graph` is the Graph made of `data`.
+    """
+    masks = {name: data.get(name) for name in ("train_mask", "test_mask")}
+    if masks["train_mask"] is None:
+        return None
+    # Masks of PyG may be of bytes.
+    train, test = (
+        np.arange(0) if mask is None else mask_nodes(to_array(mask, name) != 0, name, graph)
+        for name, mask in masks.items()
+    )
+    return NodeSplit(train, test)
 
 
 def node_split(
-    graph: Graph, train: float | None = 0.1, *, per_class: int | None = None, seed: int = 0
+    graph: Any, train: float | None = 0.1, *, per_class: int | None = None, seed: int = 0
 ) -> NodeSplit:
     """Split the labelled nodes at random; nodes without a label take no part.
+
+    `graph` is a Graph or what `as_graph` makes one of; masks of a PyG `Data` are not read.
 
     With `train`, the first `round(train * n)` nodes of a random order train: the field's plain
     10/90 protocol, not stratified. A class left without a training node then swaps one in for a
@@ -69,6 +160,7 @@ def node_split(
     With `per_class` (which overrides `train`), that many nodes of each class train. A class that
     has no more than that gives all but one, so that it is still tested, and always at least one.
     """
+    graph = as_graph(graph, warn_masks=False)
     if graph.labels is None:
         raise DataError(
             f"Graph {graph.name!r} has no labels, and a node split needs them: give labels, or "
@@ -130,14 +222,17 @@ def _node_numbers(nodes: ArrayLike) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class LinkSplit:
-    """Which links train and which test, with non-links for each; canonical and read-only."""
+    """Which links train and which test, with non-links for each; canonical and read-only.
+
+    `seed` is that of `link_split`, None where the links were not drawn.
+    """
 
     train: NodePair
     test: NodePair
     train_negatives: NodePair
     test_negatives: NodePair
     num_nodes: int
-    seed: int
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         for side in _LINK_SIDES:
@@ -159,14 +254,15 @@ class LinkSplit:
             digest.update(pairs.tobytes())
         return digest.hexdigest()
 
-    def training_graph(self, graph: Graph) -> Graph:
+    def training_graph(self, graph: Any) -> Graph:
         """`graph` with the training links only; attributes and labels stay."""
-        if graph.num_nodes != self.num_nodes:
+        whole = as_graph(graph, warn_masks=False)
+        if whole.num_nodes != self.num_nodes:
             raise DataError(
-                f"This split is for {self.num_nodes} nodes, and graph {graph.name!r} has "
-                f"{graph.num_nodes}: use the graph it was made from."
+                f"This split is for {self.num_nodes} nodes, and graph {whole.name!r} has "
+                f"{whole.num_nodes}: use the graph it was made from."
             )
-        return graph.with_edges(self.train)
+        return whole.with_edges(self.train)
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for `split.json`."""
@@ -180,16 +276,111 @@ class LinkSplit:
         if stored.get("kind") != "links" or not needed <= stored.keys():
             raise DataError(f'A link split needs "kind": "links" and {", ".join(sorted(needed))}.')
         sides = {side: stored[side] for side in _LINK_SIDES}
-        return cls(**sides, num_nodes=int(stored["num_nodes"]), seed=int(stored["seed"]))
+        return cls(**sides, num_nodes=int(stored["num_nodes"]), seed=_stored_seed(stored))
+
+    @classmethod
+    def from_pairs(
+        cls,
+        graph: Any,
+        train: object,
+        test: object,
+        *,
+        train_negatives: object = None,
+        test_negatives: object = None,
+        seed: int = 0,
+    ) -> LinkSplit:
+        """A split of given links [2, n], each in one direction or in both.
+
+        Where there are fewer negatives than links, the missing ones are drawn as in `link_split`.
+        Refuses what `check_no_leak` refuses.
+        """
+        whole = as_graph(graph, warn_masks=False)
+        given = cls(
+            train=_given_pairs(train, "train"),
+            test=_given_pairs(test, "test"),
+            train_negatives=_given_pairs(train_negatives, "train_negatives"),
+            test_negatives=_given_pairs(test_negatives, "test_negatives"),
+            num_nodes=whole.num_nodes,
+        )
+        _check_pairs(whole, given)
+        lacking = [
+            max(0, links.shape[1] - negatives.shape[1])
+            for links, negatives in (
+                (given.train, given.train_negatives),
+                (given.test, given.test_negatives),
+            )
+        ]
+        taken = np.concatenate([whole.edges, given.train_negatives, given.test_negatives], axis=1)
+        free = count_pairs(whole.num_nodes) - taken.shape[1]
+        want = min(sum(lacking), free)
+        drawn = draw_non_links(canonical_pairs(taken), whole.num_nodes, want, generator(seed))
+        cut = round(want * lacking[0] / max(1, sum(lacking)))
+        split = replace(
+            given,
+            train_negatives=np.concatenate([given.train_negatives, drawn[:, :cut]], axis=1),
+            test_negatives=np.concatenate([given.test_negatives, drawn[:, cut:]], axis=1),
+        )
+        check_no_leak(whole, split)
+        return split
+
+    @classmethod
+    def from_pyg(cls, train_data: Data, test_data: Data, *, seed: int = 0) -> LinkSplit:
+        """The split of PyG's `RandomLinkSplit`: its first and its last result.
+
+        Links are those of `edge_index` and of `edge_label_index` where `edge_label` is 1, and
+        negatives those where it is 0; missing ones are drawn, see `from_pairs`. Links are
+        undirected here, so the transform needs `is_undirected=True`.
+        """
+        train, train_negatives = _labelled_pairs(train_data)
+        test, test_negatives = _labelled_pairs(test_data)
+        # PyG draws ordered pairs, so a non-link may come once in each order, on different sides.
+        keys = [pair_keys(each, train_data.num_nodes) for each in (train_negatives, test_negatives)]
+        train_negatives = train_negatives[:, ~pairs_among(*keys)]
+        known = as_graph(train_data, warn_masks=False)
+        known = known.with_edges(np.concatenate([known.edges, train], axis=1))
+        later = to_array(test_data.edge_index, "edge_index")  # with the links for validation
+        return cls.from_pairs(
+            known.with_edges(np.concatenate([known.edges, later, test], axis=1)),
+            known.edges,
+            test,
+            train_negatives=train_negatives,
+            test_negatives=test_negatives,
+            seed=seed,
+        )
 
 
-def link_split(graph: Graph, train: float = 0.6, *, seed: int = 0) -> LinkSplit:
+def _stored_seed(stored: Mapping[str, Any]) -> int | None:
+    return None if stored["seed"] is None else int(stored["seed"])
+
+
+def _given_pairs(pairs: object, name: str) -> NodePair:
+    """Pairs, each once; None is no pair."""
+    if pairs is None:
+        return canonical_pairs(np.empty((2, 0)))
+    return np.unique(canonical_pairs(to_array(pairs, name)), axis=1)
+
+
+def _labelled_pairs(data: Any) -> tuple[NodePair, NodePair]:
+    """Links and non-links among the labelled pairs of a PyG `Data`."""
+    pairs, labels = data.get("edge_label_index"), data.get("edge_label")
+    if pairs is None or labels is None:
+        raise DataError(
+            "The data have no edge_label and edge_label_index: give what PyG's RandomLinkSplit "
+            "made, or the links themselves to LinkSplit.from_pairs."
+        )
+    ends, linked = to_array(pairs, "edge_label_index"), to_array(labels, "edge_label") != 0
+    return _given_pairs(ends[:, linked], "links"), _given_pairs(ends[:, ~linked], "non-links")
+
+
+def link_split(graph: Any, train: float = 0.6, *, seed: int = 0) -> LinkSplit:
     """Split the undirected links at random, and give each side as many non-links.
 
     Negatives are uniform over the non-links of the *whole* graph, different from each other and
     between the sides. A graph so dense that its non-links run out shares all of them in the
-    proportion of the links. Cost O(E log E); see `draw_non_links`.
+    proportion of the links. Cost O(E log E); see `draw_non_links`. `graph` is a Graph or what
+    `as_graph` makes one of.
     """
+    graph = as_graph(graph, warn_masks=False)
     if graph.num_edges < 2:
         raise DataError(
             f"Graph {graph.name!r} has {graph.num_edges} link(s); a link split needs at least 2."
@@ -216,6 +407,43 @@ def link_split(graph: Graph, train: float = 0.6, *, seed: int = 0) -> LinkSplit:
     )
 
 
+def as_split(given: Any, graph: Graph, task: str) -> NodeSplit | LinkSplit:
+    """A split as it is, or one whose training side is a mask or an array of node numbers."""
+    if isinstance(given, NodeSplit | LinkSplit):
+        return given
+    if task == "links":
+        raise UsageError(
+            f"{type(given).__name__} is no split of links: make one with link_split(graph), "
+            "LinkSplit.from_pairs or LinkSplit.from_pyg."
+        )
+    return NodeSplit(mask_nodes(given, "train_mask", graph), np.arange(0))
+
+
+def as_test_side(given: Any, graph: Graph, task: str) -> NodeSplit | LinkSplit:
+    """A split as it is, or one whose test side is a mask, node numbers, or that of a PyG `Data`.
+
+    Of a `Data`, these are the nodes of `test_mask`, or the pairs of `edge_label_index`.
+    """
+    if isinstance(given, NodeSplit | LinkSplit):
+        return given
+    none = np.arange(0)
+    if task == "links":
+        if not is_of(given, "torch_geometric"):
+            raise UsageError(
+                f"{type(given).__name__} is no split of links: give one of link_split(graph), or "
+                "the test data of PyG's RandomLinkSplit."
+            )
+        test, negatives = _labelled_pairs(given)
+        empty = canonical_pairs(none)
+        return LinkSplit(empty, test, empty, negatives, num_nodes=graph.num_nodes)
+    if is_of(given, "torch_geometric"):
+        given = given.get("test_mask")
+        if given is None:
+            raise UsageError("The data have no test_mask: give a split, or the nodes to score on.")
+        given = to_array(given, "test_mask") != 0
+    return NodeSplit(none, mask_nodes(given, "test_mask", graph))
+
+
 def full_split(graph: Graph, task: str, seed: int = 0) -> NodeSplit | LinkSplit:
     """All labelled nodes, or all links with as many non-links, on the training side."""
     none = np.zeros((2, 0), dtype=np.int64)
@@ -233,14 +461,16 @@ def full_split(graph: Graph, task: str, seed: int = 0) -> NodeSplit | LinkSplit:
     return NodeSplit(labelled, none[0], seed)
 
 
-def check_no_leak(graph: Graph, split: NodeSplit | LinkSplit) -> None:
+def check_no_leak(graph: Any, split: NodeSplit | LinkSplit) -> None:
     """Raise `DataError`, naming the first offenders, where `split` breaks a rule on `graph`.
 
     Nodes: in range, labelled, no duplicates, no node on both sides. Links: in range, no loops, no
     duplicates, training and test links are links of the graph and share none in either direction,
     negatives are non-links of the whole graph, share none, and are as many as the links of their
-    side (or all there are, where the graph has too few).
+    side (or all there are, where the graph has too few). `graph` is a Graph or what `as_graph`
+    makes one of.
     """
+    graph = as_graph(graph, warn_masks=False)
     if isinstance(split, NodeSplit):
         _check_nodes(graph, split)
     else:
@@ -260,6 +490,12 @@ def _check_nodes(graph: Graph, split: NodeSplit) -> None:
 
 
 def _check_links(graph: Graph, split: LinkSplit) -> None:
+    _check_pairs(graph, split)
+    _check_balance(split, non_links=count_pairs(graph.num_nodes) - graph.num_edges)
+
+
+def _check_pairs(graph: Graph, split: LinkSplit) -> None:
+    """All rules but the number of negatives."""
     n = graph.num_nodes
     if split.num_nodes != n:
         raise DataError(f"The split is for {split.num_nodes} nodes, and the graph has {n}.")
@@ -283,7 +519,6 @@ def _check_links(graph: Graph, split: LinkSplit) -> None:
         tested = keys[f"test{kind}"]
         shared = tested[pairs_among(tested, keys[f"train{kind}"])]
         _refuse(unpack_keys(shared, n), f"{what} are on both the training and the test side")
-    _check_balance(split, non_links=count_pairs(n) - graph.num_edges)
 
 
 def _check_balance(split: LinkSplit, non_links: int) -> None:

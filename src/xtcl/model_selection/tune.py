@@ -191,7 +191,7 @@ def validation_score(
     scores = []
     for split in validation_splits(side, task.name, cv_rounds, options.seed):
         seen = training_data(side.graph, split, use_labels=True)
-        own = replace(options, seed=split.seed, checkpoints=NullCheckpoints())
+        own = replace(options, seed=split.seed or 0, checkpoints=NullCheckpoints())
         answer = fit_task(seen, task, recipe, own).answer
         scores.append(score_test_side(answer, side.graph, split)[task.metric])
     return float(np.mean(scores))

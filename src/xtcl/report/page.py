@@ -167,7 +167,7 @@ def computed(model: XTCL, metrics: Mapping[str, Any]) -> Computed:
         ("Fingerprint of the graph", graph.fingerprint()[:16]),
         ("Task", model.fitted_task_.task.name),
         ("Encoder", model.encoder if isinstance(model.encoder, str) else "of the user's own"),
-        ("Seed", str(model.random_state)),
+        ("Seed", str(model.random_state_)),
         ("Split", _split(model)),
         ("Epochs", ", ".join(str(len(curve)) for curve in model.loss_curves_)),
     ]
@@ -186,7 +186,8 @@ def _split(model: XTCL) -> str:
         trained, tested = split.train.shape[1], split.test.shape[1]
     else:
         trained, tested = len(split.train), len(split.test)
-    return f"{trained:,} {split.kind} trained, {tested:,} held out (seed {split.seed})"
+    drawn = "" if split.seed is None else f" (seed {split.seed})"
+    return f"{trained:,} {split.kind} trained, {tested:,} held out{drawn}"
 
 
 def render(summary: PageSummary) -> str:

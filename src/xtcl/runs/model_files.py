@@ -110,6 +110,7 @@ def plain_parameters(model: XTCL) -> dict[str, object]:
     stored["task"] = model.fitted_task_.task.name
     stored["encoder"] = model.encoder if isinstance(model.encoder, str) else "own"
     stored["relations"] = [relation.name for relation in model.sampler_.relations_]
+    stored["random_state"] = model.random_state_
     stored["recipe"] = None if model.recipe is None else asdict(model.recipe)
     return {name: to_builtin(value) for name, value in stored.items()}
 
@@ -167,11 +168,12 @@ def load_model(
         )
     data = TrainingData(graph, tables.get("non_links"))
     view = TrainingView.of(graph, data.labelled)
+    model.random_state_ = int(described["parameters"]["random_state"])
     sampler = XGSampler(
         model.relations,
         recipe.sampler,
         block_rows=described.get("block_rows"),
-        seed=model.random_state,
+        seed=model.random_state_,
     )
     sampler_from_counts(sampler, view, tables)
     fitted = FittedEmbedding(
