@@ -26,7 +26,7 @@ from xtcl.errors import UsageError
 from xtcl.graph.convert import as_graph
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, full_split
-from xtcl.nn import encoder_factory
+from xtcl.nn.encoder_check import check_encoder, check_encoder_options
 from xtcl.planning.memory_plan import MemoryPlan, plan_fit
 from xtcl.planning.sizes import Sizes
 from xtcl.progress import Progress
@@ -272,11 +272,12 @@ def prepare(
     settings = settings or FitSettings.of(model)
     graph = as_graph(graph)
     data = _training_side(graph, split, settings)
+    encoder = check_encoder(settings.encoder, data.graph, settings.device)
     sizes = Sizes.of(
         data,
         settings.task.name,
         settings.config,
-        encoder=settings.encoder,
+        encoder=encoder,
         device=settings.device.type,
         store=settings.store is not None,
     )
@@ -306,7 +307,7 @@ def _training_side(
 
 def resolve_config(model: XTCL, task: Task) -> FitConfig:
     """The task's recipe with the parameters of `model` put in; refuses what cannot be used."""
-    encoder_factory(model.encoder, 1, {})  # an unknown name is refused before any work
+    check_encoder_options(model.encoder, {})  # an unknown name is refused before any work
     seed = model.random_state
     if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
         raise UsageError(f"random_state={seed} must be a whole number from 0 to 2**32 - 1.")
@@ -339,9 +340,13 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
         )
 
     config = replace(config, sampler=replace(config.sampler, **sampler))
-    return replace(
+    config = replace(
         config.map_encoders(changed), **_given(model, "crossfit", "positives")
     ).validated()
+    for ensemble in config.ensembles:
+        for member in ensemble.encoders:
+            check_encoder_options(model.encoder, member.encoder)
+    return config
 
 
 def _given(model: XTCL, *names: str) -> dict[str, Any]:
