@@ -272,6 +272,16 @@ def prepare(
     settings = settings or FitSettings.of(model)
     graph = as_graph(graph)
     data = _training_side(graph, split, settings)
+    return prepare_data(settings, graph, split, data)
+
+
+def prepare_data(
+    settings: FitSettings,
+    graph: Graph,
+    split: NodeSplit | LinkSplit | None,
+    data: TrainingData,
+) -> PreparedFit:
+    """Prepare a fit on the training data of `graph`; refuses an encoder that cannot embed it."""
     encoder = check_encoder(settings.encoder, data.graph, settings.device)
     sizes = Sizes.of(
         data,

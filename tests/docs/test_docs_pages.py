@@ -43,6 +43,7 @@ PAGES = [
     "guides/own-relations.md",
     "guides/own-tasks.md",
     "guides/own-encoders.md",
+    "guides/use-one-part.md",
     "memory.md",
     "ranks.md",
     "relation-store.md",

