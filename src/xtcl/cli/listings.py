@@ -171,7 +171,7 @@ def recipe(
 
     Example: xtcl recipe --task links --encoder gat
 
-    To change it: xtcl recipe > mine.toml, edit it, and xtcl fit cora --config mine.toml
+    Into a file, to be edited: xtcl recipe > mine.toml
     """
     from xtcl.config import to_builtin
     from xtcl.estimator import XTCL
