@@ -113,7 +113,7 @@ def test_a_function_gets_what_it_names() -> None:
         register_method("mine", lambda data, graph: None)
     with pytest.raises(UsageError, match="takes no argument"):
         register_method("mine", lambda: None)
-    with pytest.raises(UsageError, match="Method 'mine' is a int: give a function"):
+    with pytest.raises(UsageError, match="A method cannot be of type int: give a function"):
         register_method("mine", 3)
 
 

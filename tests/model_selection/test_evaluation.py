@@ -179,7 +179,7 @@ def test_splits_of_one_s_own() -> None:
 
 def test_splits_that_cannot_be_used_are_named() -> None:
     nodes, links = make_split(GRAPH, "nodes", 0), make_split(GRAPH, "links", 0)
-    for splits in ([], [nodes, links], ["nodes"]):
+    for splits in ([], [nodes, links], ["nodes"], 2.5):
         with pytest.raises(UsageError, match="splits must be a number, or splits of one kind"):
             evaluate(zeros, GRAPH, splits)  # type: ignore[arg-type]
     with pytest.raises(

@@ -67,7 +67,7 @@ def own_method(
     called = str(name or getattr(given, "name", None) or getattr(given, "__name__", kind.__name__))
     if not (hasattr(given, "fit") or (callable(given) and not isinstance(given, type))):
         raise UsageError(
-            f"Method '{called}' is a {kind.__name__}: give a function of the training data, a "
+            f"A method cannot be of type {kind.__name__}: give a function of the training data, a "
             "Method, an XTCL or a scikit-learn classifier."
         )
     if not (isinstance(given, type) or _is_xtcl(given) or _is_classifier(given)):

@@ -107,7 +107,7 @@ def evaluate(
     task: str | None = None,
     seed: int = 0,
     train: float | None = None,
-    device: torch.device | None = None,
+    device: str | torch.device | None = None,
     progress: Progress | None = None,
 ) -> Evaluation: ...
 
@@ -121,7 +121,7 @@ def evaluate(
     splits: int = 5,
     seed: int = 0,
     train: float | None = None,
-    device: torch.device | None = None,
+    device: str | torch.device | None = None,
     progress: Progress | None = None,
 ) -> Evaluation: ...
 
@@ -157,7 +157,7 @@ def _evaluate(
     task: str | None = None,
     seed: int = 0,
     train: float | None = None,
-    device: torch.device | None = None,
+    device: str | torch.device | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
     whole = as_graph(graph)
@@ -169,7 +169,7 @@ def _evaluate(
             raise UsageError(f"splits={splits} must be at least 1.")
         made = (make_split(whole, task, seed + place, train) for place in range(splits))
     else:
-        listed = [splits] if isinstance(splits, (NodeSplit, LinkSplit)) else list(splits)
+        listed = list(splits) if isinstance(splits, Sequence) else [splits]
         task = _task_of(listed, task)
         for split in listed:
             check_no_leak(whole, split)
@@ -183,7 +183,7 @@ def _evaluate(
             split,
             chosen,
             seed=number,
-            device=device or torch.device("cpu"),
+            device=torch.device(device or "cpu"),
             progress=progress or Progress(),
         )
         done[number] = (round(100 * score, 4), round(seconds, 3))
