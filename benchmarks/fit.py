@@ -53,7 +53,7 @@ def measure(name: str, task: str, device: str, repeats: int, data: str | None) -
     from xtcl.baselines.method import XTCLGCN
     from xtcl.device import pick_device
     from xtcl.graph.datasets.load import load_dataset
-    from xtcl.model_selection.evaluate import make_split, score_method
+    from xtcl.model_selection.evaluation import make_split, score_method
 
     for _ in range(repeats):
         watch = Stopwatch()

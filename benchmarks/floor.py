@@ -25,7 +25,7 @@ from torch import Tensor
 
 from xtcl.device import pick_device
 from xtcl.graph.datasets.load import load_dataset
-from xtcl.model_selection.evaluate import make_split
+from xtcl.model_selection.evaluation import make_split
 from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.pagerank import PageRank, products

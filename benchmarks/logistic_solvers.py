@@ -39,7 +39,7 @@ from xtcl import XTCL
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
-from xtcl.model_selection.evaluate import make_split
+from xtcl.model_selection.evaluation import make_split
 from xtcl.report.charts import table
 from xtcl.tasks import newton_cg
 from xtcl.tasks.logistic import LogisticHead, fit_logistic, refit_logistic, take_rows

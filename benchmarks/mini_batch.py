@@ -39,9 +39,7 @@ def measure(chosen: argparse.Namespace, batch: BatchConfig) -> None:
     options = {"width": chosen.width, "layers": chosen.layers, "hops": 1}
     make = encoder_factory(chosen.encoder, x.shape[1], options)
     settings = replace(TrainingConfig(epochs=chosen.epochs, anchors=chosen.anchors), batch=batch)
-    needed = full_pass_bytes(
-        make(), graph.num_nodes, graph.num_edges, settings, chosen.draws
-    )
+    needed = full_pass_bytes(make(), graph.num_nodes, graph.num_edges, settings, chosen.draws)
     sources = [PositiveLists.from_links(graph.adjacency, chosen.draws)]
     before, moments = _peak(), [time.perf_counter()]
     train(

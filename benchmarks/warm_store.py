@@ -24,7 +24,7 @@ import torch
 
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
-from xtcl.model_selection.evaluate import make_split
+from xtcl.model_selection.evaluation import make_split
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView

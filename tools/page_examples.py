@@ -34,6 +34,8 @@ BLOCK = re.compile(
 )
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 WIDTH = "100"
+PROGRESS = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d .*\n", flags=re.MULTILINE)
+"""Lines of progress, in place of which a terminal shows bars."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def _command(part: str) -> str:
     result = CliRunner().invoke(app, arguments, catch_exceptions=False, env={"COLUMNS": WIDTH})
     if result.exit_code:
         raise ValueError(f"'{command}' ended with {result.exit_code}: {result.stderr}")
-    lines = [printed.rstrip() for printed in result.output.splitlines()]
+    lines = [printed.rstrip() for printed in PROGRESS.sub("", result.output).splitlines()]
     printed = "\n".join(lines[: int(head)] if head else lines).strip("\n")
     return f"$ {line}\n" + (f"{printed}\n" if shown and printed else "")
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak, link_split, node_split
     from xtcl.graph.tables.read import read_tables
     from xtcl.integrations import AddXTCLEmbedding, NodeEmbedder
+    from xtcl.nn.loss import ContrastiveLoss, contrastive_loss
     from xtcl.progress import Progress
     from xtcl.relations.registry import register_relation
     from xtcl.relations.relation import Relation
@@ -43,6 +44,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "AddXTCLEmbedding": "xtcl.integrations",
     "BatchConfig": "xtcl.config",
+    "ContrastiveLoss": "xtcl.nn.loss",
     "CustomTask": "xtcl.tasks.custom",
     "EncoderConfig": "xtcl.config",
     "EnsembleConfig": "xtcl.config",
@@ -62,6 +64,7 @@ _HOMES = {
     "as_graph": "xtcl.graph.convert",
     "block_model": "xtcl.graph.datasets.synthetic",
     "check_no_leak": "xtcl.graph.splits",
+    "contrastive_loss": "xtcl.nn.loss",
     "link_split": "xtcl.graph.splits",
     "load_dataset": "xtcl.graph.datasets.load",
     "node_split": "xtcl.graph.splits",
@@ -74,6 +77,7 @@ __all__ = [
     "XTCL",
     "AddXTCLEmbedding",
     "BatchConfig",
+    "ContrastiveLoss",
     "CustomTask",
     "EncoderConfig",
     "EnsembleConfig",
@@ -93,6 +97,7 @@ __all__ = [
     "as_graph",
     "block_model",
     "check_no_leak",
+    "contrastive_loss",
     "link_split",
     "load_dataset",
     "node_split",

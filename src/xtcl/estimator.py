@@ -21,7 +21,7 @@ from xtcl.graph.splits import as_test_side
 from xtcl.inference.tables import embedding_table, names_of, node_indices, node_number
 from xtcl.planning.memory_plan import MemoryPlan
 from xtcl.prepare import FitSettings, PreparedFit, environment, prepare, resolve_config
-from xtcl.progress import Progress
+from xtcl.progress import Progress, progress_of
 from xtcl.relations import Relation, RelationStore
 from xtcl.renamed import warn_renamed
 from xtcl.sampling import PairExplanation, RelationWeight
@@ -138,8 +138,11 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         Global random states are not touched.
     progress : Progress or None
         Receives every stage of a fit and its steps: a subclass of `xtcl.Progress`, whose
-        `stage(name, steps)` is a context manager that returns a function to advance. None shows
-        nothing.
+        `stage(name, steps)` is a context manager that returns a function to advance. None leaves
+        the choice to `verbose`.
+    verbose : bool
+        Show how far a fit is: a display in a notebook, bars on a terminal, and elsewhere lines on
+        standard error, for a log.
 
     Attributes
     ----------
@@ -194,6 +197,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         store: str | PathLike[str] | RelationStore | None = None,
         random_state: int | np.random.RandomState | None = 0,
         progress: Progress | None = None,
+        verbose: bool = False,
     ) -> None:
         self.task = task
         self.encoder = encoder
@@ -218,6 +222,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         self.store = store
         self.random_state = random_state
         self.progress = progress
+        self.verbose = verbose
 
     def __sklearn_tags__(self) -> Tags:
         """A classifier where it is for nodes; the labels come with the graph, not as y."""
@@ -246,7 +251,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         self, prepared: PreparedFit, *, checkpoints: NullCheckpoints | None = None
     ) -> XTCL:
         """Run the fit that `prepare` made ready with the parameters of this estimator."""
-        options = prepared.options(self.progress or Progress(), checkpoints or NullCheckpoints())
+        options = prepared.options(progress_of(self), checkpoints or NullCheckpoints())
         with limit_gpu_memory(prepared.settings.memory, prepared.device):
             result = fit_task(prepared.data, prepared.task, prepared.config, options)
         self.set_fitted(result, prepared.data)

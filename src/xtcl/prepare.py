@@ -25,7 +25,7 @@ from xtcl.errors import UsageError
 from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, as_split, full_split, masks_of
-from xtcl.nn import encoder_factory
+from xtcl.nn.encoder_check import check_encoder, check_encoder_options
 from xtcl.planning.memory_plan import MemoryPlan, plan_fit
 from xtcl.planning.sizes import Sizes
 from xtcl.progress import Progress
@@ -239,11 +239,22 @@ def prepare(
     elif is_of(given, "torch_geometric") and graph.labels is not None and task != "links":
         split = masks_of(given, graph)
     data = _training_side(graph, split, settings)
+    return prepare_data(settings, graph, split, data)
+
+
+def prepare_data(
+    settings: FitSettings,
+    graph: Graph,
+    split: NodeSplit | LinkSplit | None,
+    data: TrainingData,
+) -> PreparedFit:
+    """Prepare a fit on the training data of `graph`; refuses an encoder that cannot embed it."""
+    encoder = check_encoder(settings.encoder, data.graph, settings.device)
     sizes = Sizes.of(
         data,
         settings.task.name,
         settings.config,
-        encoder=settings.encoder,
+        encoder=encoder,
         device=settings.device.type,
         store=settings.store is not None,
     )
@@ -299,7 +310,7 @@ def drawn_seed(random_state: int | np.random.RandomState | None) -> int:
 
 def resolve_config(model: XTCL, task: Task) -> FitConfig:
     """The task's recipe with the parameters of `model` put in; refuses what cannot be used."""
-    encoder_factory(model.encoder, 1, {})  # an unknown name is refused before any work
+    check_encoder_options(model.encoder, {})  # an unknown name is refused before any work
     check_seed(model.random_state)
     if model.width is not None and model.width < 1:
         raise UsageError(f"width={model.width} must be at least 1.")
@@ -330,9 +341,13 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
         )
 
     config = replace(config, sampler=replace(config.sampler, **sampler))
-    return replace(
+    config = replace(
         config.map_encoders(changed), **_given(model, "crossfit", "positives")
     ).validated()
+    for ensemble in config.ensembles:
+        for member in ensemble.encoders:
+            check_encoder_options(model.encoder, member.encoder)
+    return config
 
 
 def _given(model: XTCL, *names: str) -> dict[str, Any]:

@@ -88,6 +88,13 @@ MODULES: dict[str, dict[str, str]] = {
         "keep_large_arrays_apart": "xtcl.device.set_mmap_threshold",
         "parse_memory": "xtcl.device.parse_memory",
     },
+    "xtcl.model_selection.evaluate": {
+        name: f"xtcl.model_selection.evaluation.{name}"
+        for name in ("Evaluation", "evaluate", "make_split", "score_method", "standard_error")
+    },
+    "xtcl.model_selection.tune": {
+        name: f"xtcl.model_selection.tuning.{name}" for name in ("Tuned", "TunedTrial", "tune")
+    },
     "xtcl.ranks": {
         "ranks": "xtcl.distributed.world",
         "together": "xtcl.distributed.distributed",

@@ -25,7 +25,7 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, link_split, node_split
 from xtcl.lab.experiments.comparison import LinkTable, NodeTable
 from xtcl.lab.methods.naive_xgboost import NaiveXGBoost
-from xtcl.model_selection.evaluate import score_method
+from xtcl.model_selection.evaluation import score_method
 from xtcl.progress import Progress
 from xtcl.tasks import TASKS, make_task
 from xtcl.tasks.fit import FitOptions, fit_task

@@ -133,6 +133,16 @@ def test_links_for_people_to_read(graph_file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_epochs_in_place_of_the_recipe_s(task: str, graph_file: Path, tmp_path: Path) -> None:
+    told = fit(graph_file, tmp_path / "run", "--task", task, "--epochs", "2", "--json")
+    assert told.exit_code == 0, told.stderr
+    assert set(json.loads(told.stdout)["epochs"]) == {2}
+    refused = fit(graph_file, tmp_path / "other", "--epochs", "0")
+    assert refused.exit_code == 2
+
+
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(graph_file: Path, tmp_path: Path) -> None:
     for name, seed in (("a", "0"), ("b", "0"), ("c", "1")):
         assert fit(graph_file, tmp_path / name, "--seed", seed).exit_code == 0
@@ -213,7 +223,7 @@ def test_compare_scores_others_on_the_same_split(graph_file: Path, tmp_path: Pat
     assert list(compared) == ["xtcl-gcn", "logistic", "gcn"]
     assert all(0 < figure <= 1 for figure in compared.values())
     from xtcl.baselines import make_method
-    from xtcl.model_selection.evaluate import evaluate
+    from xtcl.model_selection.evaluation import evaluate
 
     alone = evaluate(small_graph(), "nodes", make_method("logistic"), splits=1, seed=0)
     assert compared["logistic"] == pytest.approx(alone.mean / 100, abs=1e-5)
@@ -337,7 +347,8 @@ def test_an_interrupted_fit_goes_on(
     stopped = fit(graph_file, out, *options)
     assert stopped.exit_code == 130
     assert stopped.stdout == ""
-    assert "the same command with --resume goes on from here" in stopped.stderr
+    assert "To go on, give the same command with --resume." in stopped.stderr
+    assert ("Trials on hidden links are trained again." in stopped.stderr) is (task == "links")
     assert not (out / "metrics.json").exists()
     heard = Recorder()
     interrupt(monkeypatch, None, heard)

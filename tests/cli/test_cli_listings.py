@@ -10,19 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import small_graph
+from small_runs import python, small_graph
 from typer.testing import CliRunner
 
 import xtcl
-from xtcl.baselines import METHODS
+from xtcl.baselines import HOMES, METHODS
+from xtcl.cli.evaluate import EXPERIMENT_NAMES
 from xtcl.cli.listings import OPTIONAL_PACKAGES
 from xtcl.cli.main import app
 from xtcl.graph.datasets.load import DATASETS
+from xtcl.lab.experiments import EXPERIMENTS
 from xtcl.relations.link import Link
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.registry import relation_names
 from xtcl.relations.store.relation_store import RelationStore, StoreEntry
 from xtcl.relations.view import TrainingView
+from xtcl.runs.config_file import read_recipe
 
 COMMANDS = [
     "fit",
@@ -38,6 +41,7 @@ COMMANDS = [
     "datasets",
     "relations",
     "methods",
+    "recipe",
     "doctor",
 ]
 
@@ -206,6 +210,54 @@ def shown(*arguments: str) -> list[str]:
     )
     assert result.exit_code == 0
     return result.stdout.splitlines()
+
+
+def test_names_are_in_the_help() -> None:
+    assert tuple(EXPERIMENTS) == EXPERIMENT_NAMES
+    for command, names in (("reproduce", EXPERIMENTS), ("evaluate", HOMES)):
+        words = set(re.findall(r"[\w-]+", " ".join(shown(command))))
+        assert words.issuperset(names)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "reproduce"])
+def test_a_help_with_names_imports_nothing_heavy(command: str) -> None:
+    code = f"""
+import sys
+from xtcl.cli.main import app
+try:
+    app(["{command}", "--help"])
+finally:
+    assert "torch" not in sys.modules
+"""
+    done = python("-c", code)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+@pytest.mark.parametrize("sampler", ["xtcl", "paper"])
+def test_a_recipe_is_read_as_it_was_printed(
+    task: str, encoder: str, sampler: str, tmp_path: Path
+) -> None:
+    options = ["--task", task, "--encoder", encoder, "--sampler", sampler]
+    file = tmp_path / "recipe.toml"
+    file.write_text(output("recipe", *options))
+    stored = read_recipe(file, task, encoder)
+    expected = xtcl.XTCL(task, encoder, sampler=sampler).resolved_recipe()
+    assert (stored.recipe, stored.tuned_seed) == (expected, None)
+    assert xtcl.XTCL(task, encoder, recipe=stored.recipe).resolved_recipe() == expected
+    told = read_json("recipe", *options)
+    assert (told["task"], told["encoder"]) == (task, encoder)
+    assert told["recipe"] == json.loads(json.dumps(dataclasses.asdict(expected)))
+
+
+def test_a_recipe_with_epochs() -> None:
+    told = read_json("recipe", "--epochs", "7")["recipe"]
+    epochs = [each["training"]["epochs"] for each in told["ensembles"][0]["encoders"]]
+    assert set(epochs) == {7}
+    wrong = CliRunner().invoke(app, ["recipe", "--sampler", "printed"])
+    assert wrong.exit_code == 2
+    assert "sampler='printed' must be 'xtcl' or 'paper'" in wrong.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS_HELP)

@@ -60,6 +60,7 @@ GIVEN: dict[str, Any] = {
     "store": "relations",
     "random_state": 5,
     "progress": Progress(),
+    "verbose": True,
 }
 Result = dict[str, NDArray[Any]]
 

@@ -82,7 +82,7 @@ def fit(
     check_no_leak(graph, split)
     folder.mkdir()
     graph.save(folder / "graph.npz")
-    monkeypatch.setattr("xtcl.model_selection.evaluate.make_split", lambda *_: split)
+    monkeypatch.setattr("xtcl.model_selection.evaluation.make_split", lambda *_: split)
     shrink_recipes(monkeypatch)
     arguments = ["fit", str(folder / "graph.npz"), "--task", task, "--encoder", encoder]
     arguments += ["--out", str(folder / "run"), "--device", "cpu", "--compare", "logistic"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -99,6 +100,14 @@ def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
         check=False,
         env=os.environ | {"PYTHONPATH": source} | environment,
     )
+
+
+PROGRESS_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d .*\n")
+
+
+def notes(stderr: str) -> str:
+    """What a command wrote to standard error, but for the lines that say how far it is."""
+    return PROGRESS_LINE.sub("", stderr)
 
 
 class Recorder(Progress):

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from xtcl.config import Similarity
+from xtcl.errors import UsageError
 from xtcl.nn.functional import normalize
-from xtcl.nn.loss import FEW_POSITIVES, contrastive_loss
+from xtcl.nn.loss import FEW_POSITIVES, ContrastiveLoss, contrastive_loss
 
 SIMILARITIES: tuple[Similarity, ...] = ("cosine", "inner")
 
@@ -357,3 +358,60 @@ def test_products_under_autocast_have_a_gradient() -> None:
     torch.autograd.backward(loss)
     assert z.grad is not None
     assert z.grad.isfinite().all()
+
+
+# The loss in a loop of one's own: as a module, with one positive an anchor, and misused.
+
+
+@variants
+@similarities
+def test_the_module_is_the_function(
+    shared: bool, subset: bool, weighted: bool, similarity: Similarity
+) -> None:
+    case = Case(5, shared=shared, subset=subset, weighted=weighted)
+    module = ContrastiveLoss(similarity, temperature=0.7)
+    loss = module(case.z, case.positives, case.negatives, **case.chosen)
+    assert loss.item() == pytest.approx(case.expected(similarity, 0.7), rel=1e-10)
+    assert not list(module.parameters())
+
+
+def test_the_module_says_its_settings() -> None:
+    assert repr(ContrastiveLoss()) == "ContrastiveLoss(similarity='cosine', temperature=0.5)"
+    with pytest.raises(UsageError, match=r"similarity='euclid' must be 'cosine' or 'inner'\."):
+        ContrastiveLoss("euclid")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"temperature=0 must be above 0\."):
+        ContrastiveLoss(temperature=0)
+
+
+def test_pairs_are_anchors_with_one_positive_each() -> None:
+    z = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    u, v, negatives = torch.tensor([0, 4, 2]), torch.tensor([1, -1, 5]), torch.tensor([3, 5])
+    weights = torch.tensor([1.0, 1.0, 0.0]).double()
+    pairs = contrastive_loss(z, v, negatives, anchors=u, weights=weights)
+    rows = contrastive_loss(z, v[:, None], negatives, anchors=u, weights=weights[:, None])
+    assert pairs.item() == rows.item() > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"z": torch.ones(4)}, r"z has shape \(4,\); pass one embedding a row, \[V, h\]\."),
+        (
+            {"positives": torch.zeros(3, 2, dtype=torch.int64)},
+            r"positives has shape \(3, 2\); pass a row for each of the 4 anchors, or name the anch",
+        ),
+        (
+            {"negatives": torch.zeros(3, 2, dtype=torch.int64)},
+            r"negatives has shape \(3, 2\); pass one list \[K\] .* each of the 4 anchors\.",
+        ),
+        ({"weights": torch.ones(4)}, r"weights has shape \(4,\); pass one weight for each"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_named(change: dict[str, Tensor], sentence: str) -> None:
+    given: dict[str, Any] = {
+        "z": torch.ones(4, 3),
+        "positives": torch.zeros(4, 2, dtype=torch.int64),
+        "negatives": torch.tensor([0, 1]),
+    }
+    with pytest.raises(UsageError, match=sentence):
+        contrastive_loss(**(given | change))

@@ -17,7 +17,7 @@ import xtcl
 from xtcl.device import memory_there, parse_memory
 from xtcl.errors import BudgetError
 from xtcl.graph.datasets.load import load_dataset
-from xtcl.model_selection.evaluate import make_split
+from xtcl.model_selection.evaluation import make_split
 from xtcl.planning.bytes import (
     EXPLORATION,
     GPU_EXPLORATION,

@@ -6,12 +6,15 @@ A method is imported when it is asked for, so that a fit loads none of them.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from xtcl.baselines.method import Method
 from xtcl.errors import UsageError, known_names
 
-__all__ = ["METHODS", "Method", "make_method"]
+if TYPE_CHECKING:
+    from xtcl.baselines.method import Method
+
+__all__ = ["METHODS", "Method", "make_method", "register_method"]
 
 HOMES = {
     "xtcl-gcn": "xtcl.baselines.method:XTCLGCN",
@@ -39,22 +42,30 @@ TIMED_ONLY = "naive-xgboost"
 """A method of `xtcl reproduce time` that no task is scored on."""
 
 
-class Methods(Mapping[str, type[Method]]):
-    """The classes of all methods by name, each imported when it is looked up."""
+_REGISTERED: dict[str, type[Method]] = {}
+
+
+class Methods(Mapping[str, "type[Method]"]):
+    """The classes of all methods by name, each imported when it is looked up.
+
+    Those that were registered come last.
+    """
 
     def __getitem__(self, name: str) -> type[Method]:
+        if name in _REGISTERED:
+            return _REGISTERED[name]
         module, kind = HOMES[name].split(":")
         found: type[Method] = getattr(importlib.import_module(module), kind)
         return found
 
     def __contains__(self, name: object) -> bool:
-        return name in HOMES
+        return name in HOMES or name in _REGISTERED
 
     def __iter__(self) -> Iterator[str]:
-        return iter(HOMES)
+        return iter([*HOMES, *_REGISTERED])
 
     def __len__(self) -> int:
-        return len(HOMES)
+        return len(HOMES) + len(_REGISTERED)
 
 
 METHODS = Methods()
@@ -70,3 +81,41 @@ def make_method(name: str) -> Method:
     if name.lower() not in METHODS:
         raise UsageError(f"There is no method '{name}'.{known_names(name, METHODS)}")
     return METHODS[name.lower()]()
+
+
+def register_method(name: str, method: Any, *, tasks: Iterable[str] | None = None) -> None:
+    """Give a method of your own a name, for `make_method`, `evaluate` and `METHODS`.
+
+    `method` is one of
+
+    - a function of the training data, which may also take `task`, `seed`, `device` and `progress`;
+    - a `Method`, or a class of it; it needs no more than `fit`;
+    - an `XTCL` with parameters of your own;
+    - a classifier of scikit-learn, which learns from the attributes of the labelled nodes.
+
+    It returns class probabilities [V, C] or class codes [V] for nodes, a function that scores
+    pairs [2, n] for links. `tasks` are those it can do, both where nothing says otherwise.
+    Registering a name again replaces the method. Names of built-in methods cannot be taken.
+    """
+    from xtcl.baselines.own_method import own_method
+
+    key = name.lower()
+    if key in HOMES or key == TIMED_ONLY:
+        raise UsageError(f"'{name}' is the name of a built-in method: choose another one.")
+    if not key.strip() or "," in key:
+        raise UsageError(f"A method cannot be called '{name}': give a name without commas.")
+    _REGISTERED[key] = own_method(method, key, tasks)
+
+
+def forget_method(name: str) -> None:
+    """Take back what `register_method` registered."""
+    _REGISTERED.pop(name.lower(), None)
+
+
+def __getattr__(name: str) -> Any:
+    """Import `Method` on first use: it imports torch, and names of methods are asked for often."""
+    if name != "Method":
+        raise AttributeError(f"module 'xtcl.baselines' has no attribute '{name}'")
+    from xtcl.baselines.method import Method
+
+    return Method

@@ -148,7 +148,7 @@ def described(graph: Graph, tables: TablesRead | None = None) -> dict[str, Any]:
 
 
 def _estimate(graph: Graph, task: str, own_tables: bool) -> dict[str, Any]:
-    from xtcl.model_selection.evaluate import PAPER_SHARE
+    from xtcl.model_selection.evaluation import PAPER_SHARE
     from xtcl.planning.memory_plan import NO_LIMIT, expected_sizes, plan_stages
     from xtcl.planning.timing import relation_seconds
     from xtcl.tasks.training_data import TrainingData

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
 from rich.table import Table
 
 from xtcl.errors import BudgetError, XTCLError
-from xtcl.progress import Advance, Progress
+from xtcl.progress import Advance, LogLines, Progress, TerminalBars
 
 if TYPE_CHECKING:
     from xtcl.sampling.xgsampler import RelationWeight
@@ -101,7 +99,7 @@ def weights_table(weights: Sequence[RelationWeight]) -> Table:
 
 
 class Bars(Progress):
-    """One bar a stage, with the time left; nothing where standard error is no terminal.
+    """Bars on a terminal, lines where standard error goes elsewhere; nothing on a quiet console.
 
     Freed memory goes back to the system before and after each stage. Only the command line does
     this: the library leaves the allocator of its caller alone.
@@ -113,21 +111,15 @@ class Bars(Progress):
 
     @contextmanager
     def stage(self, name: str, steps: int) -> Iterator[Advance]:
-        """Show a bar while the stage lasts."""
+        """Show how far the stage is while it lasts."""
         from xtcl.device import trim_heap  # imports torch
 
         trim_heap()
-        bars = RichProgress(
-            TextColumn("{task.description:<44}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(elapsed_when_finished=True),
-            console=self.console,
-            disable=not self.console.is_terminal,
-        )
-        with bars:
-            bar = bars.add_task(self.prefix + name, total=steps)
-            yield lambda done: bars.advance(bar, done)
-            # Training may stop early: what was done by then is the whole.
-            bars.update(bar, total=bars.tasks[0].completed)
+        with self._shown().stage(self.prefix + name, steps) as advance:
+            yield advance
         trim_heap()
+
+    def _shown(self) -> Progress:
+        if self.console.quiet:
+            return Progress()
+        return TerminalBars(self.console) if self.console.is_terminal else LogLines()

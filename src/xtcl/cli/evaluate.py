@@ -11,12 +11,19 @@ import typer
 from rich.console import Console
 
 import xtcl
+from xtcl.baselines import HOMES
 from xtcl.cli import options
 from xtcl.cli.console import INTERRUPTED, Bars, plain_table, reported
 from xtcl.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from xtcl.model_selection.tune import Tuned
+    from xtcl.model_selection.tuning import Tuned
+
+EXPERIMENT_NAMES = (
+    *("table-nodes", "table-links", "datasets", "learning-curve"),
+    *("perturbation", "importance", "time", "classes"),
+)
+"""What `xtcl reproduce` can redraw. The experiments themselves import torch."""
 
 
 @reported
@@ -26,11 +33,14 @@ def evaluate(
     edges: options.EdgesOption = None,
     label: options.LabelOption = None,
     task: options.TaskOption = options.TaskName.nodes,
-    method: Annotated[str, typer.Option(help="See `xtcl methods`.")] = "xtcl-gcn",
-    splits: Annotated[int, typer.Option(min=1, help="How many splits, from --seed up.")] = 5,
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(HOMES)}.")] = "xtcl-gcn",
+    splits: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many splits, from --seed up.")
+    ] = 5,
     seed: options.SeedOption = 0,
     train: options.TrainOption = None,
     device: options.DeviceOption = "auto",
+    epochs: options.EpochsOption = None,
     cap: options.CapOption = None,
     index_past: options.IndexOption = None,
     config: options.ConfigOption = None,
@@ -47,13 +57,13 @@ def evaluate(
     from xtcl.baselines.method import XTCLMethod
     from xtcl.device import pick_device
     from xtcl.lab.methods.contrastive import with_truth
-    from xtcl.model_selection.evaluate import evaluate as run
+    from xtcl.model_selection.evaluation import evaluate as run
     from xtcl.report.charts import spread_labels
 
     chosen = make_method(method)
     chosen.check_task(task.value)
     notes = Console(stderr=True)
-    given = {"--config": config, "--cap": cap, "--index-past": index_past}
+    given = {"--config": config, "--epochs": epochs, "--cap": cap, "--index-past": index_past}
     changes = [name for name, value in given.items() if value is not None]
     if changes:
         if not isinstance(chosen, XTCLMethod):
@@ -62,8 +72,15 @@ def evaluate(
             )
         seeds = range(seed, seed + splits)
         stored = options.read_config(config, task.value, chosen.encoder, seeds, notes)
-        recipe = stored or chosen.recipe_for(task.value)
-        chosen = type(chosen)(options.capped(recipe, cap, index_past))
+        changed = xtcl.XTCL(
+            task.value,
+            chosen.encoder,
+            recipe=stored or chosen.recipe_for(task.value),
+            epochs=epochs,
+            cap=cap,
+            index_past=index_past,
+        )
+        chosen = type(chosen)(changed.resolved_recipe())
     whole = options.read_graph(
         graph, data, notes, task.value, nodes=nodes, edges=edges, label=label
     )
@@ -94,13 +111,13 @@ def evaluate(
 def reproduce(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="An experiment; a wrong name lists them."),
+        typer.Argument(metavar="NAME", help=f"One of {', '.join(EXPERIMENT_NAMES)}."),
     ],
     datasets: Annotated[
-        str | None, typer.Option(help="Only these data sets, with commas between.")
+        str | None, typer.Option(help="Only these of `xtcl datasets`, as cora,pubmed.")
     ] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Only these systems, with commas between.")
+        str | None, typer.Option(help="Only these of `xtcl methods`, as gcn,gat.")
     ] = None,
     splits: Annotated[int | None, typer.Option(min=1, help="How many splits.")] = None,
     seed: Annotated[
@@ -149,7 +166,11 @@ def reproduce(
                 lambda line: notes.print(line, markup=False, highlight=False),
             )
     except KeyboardInterrupt:
-        typer.echo("Interrupted; the same command goes on from here.", err=True)
+        typer.echo(
+            "Interrupted. Finished runs are kept: the same command goes on with the run that was "
+            "interrupted, from its start.",
+            err=True,
+        )
         raise typer.Exit(INTERRUPTED) from None
     if not records:
         state = f"is in {file.path}" if draw_only else "could be made"
@@ -194,8 +215,8 @@ def tune(
     Example: xtcl tune cora --task nodes --encoder gcn --out tuned.toml
     """
     from xtcl.device import pick_device
-    from xtcl.model_selection import tune as search
-    from xtcl.model_selection.evaluate import make_split
+    from xtcl.model_selection import tuning as search
+    from xtcl.model_selection.evaluation import make_split
     from xtcl.runs.config_file import write_tuned
     from xtcl.tasks import make_task
     from xtcl.tasks.training_data import training_data
@@ -225,7 +246,11 @@ def tune(
             store=store,
         )
     except KeyboardInterrupt:
-        typer.echo("Interrupted; the same command goes on from here.", err=True)
+        typer.echo(
+            "Interrupted. Finished trials are kept: the same command goes on with the trial that "
+            "was interrupted, from its start.",
+            err=True,
+        )
         raise typer.Exit(INTERRUPTED) from None
     described: dict[str, Any] = {
         "graph": whole.name,

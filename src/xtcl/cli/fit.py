@@ -50,8 +50,9 @@ def fit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted fit.")
     ] = False,
-    sampler: Annotated[str, typer.Option(help="xtcl, or paper: Algorithm 1 literally.")] = "xtcl",
-    compare: Annotated[str, typer.Option(help="Methods to score beside it: logistic,gcn.")] = "",
+    epochs: options.EpochsOption = None,
+    sampler: options.SamplerOption = "xtcl",
+    compare: Annotated[str, typer.Option(help="Also score these (`xtcl methods`): gcn,gat")] = "",
     cap: options.CapOption = None,
     index_past: options.IndexOption = None,
     config: options.ConfigOption = None,
@@ -70,7 +71,7 @@ def fit(
     from xtcl.baselines import make_method
     from xtcl.device import set_mmap_threshold
     from xtcl.distributed import distributed
-    from xtcl.model_selection.evaluate import make_split, score_method
+    from xtcl.model_selection.evaluation import make_split, score_method
     from xtcl.prepare import FitSettings, prepare
     from xtcl.runs.run_folder import CHECKPOINTS, check_out, finished_metrics, is_finished
     from xtcl.training.checkpoint import Checkpoints
@@ -89,6 +90,7 @@ def fit(
             encoder.value,
             sampler=sampler,
             recipe=options.read_config(config, task.value, encoder.value, [seed], stderr),
+            epochs=epochs,
             cap=cap,
             index_past=index_past,
             device=device,
@@ -169,8 +171,20 @@ def _fit(model: xtcl.XTCL, prepared: PreparedFit, checkpoints: Checkpoints, resu
         model.fit_prepared(prepared, checkpoints=checkpoints)
     except KeyboardInterrupt:
         if world().is_main:
-            typer.echo("Interrupted; the same command with --resume goes on from here.", err=True)
+            typer.echo(_interrupted(prepared.task.name), err=True)
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _interrupted(task: str) -> str:
+    """What of an interrupted fit is kept, and what is done again."""
+    from xtcl.training.trainer import CHECKPOINT_EVERY
+
+    trials = "Trials on hidden links are trained again. " if task == "links" else ""
+    return (
+        f"Interrupted. Finished stages are kept, and training up to each {CHECKPOINT_EVERY}th "
+        f"epoch; the rest of the stage that ran is done again. {trials}To go on, give the same "
+        "command with --resume."
+    )
 
 
 def _print_notes(model: xtcl.XTCL, stderr: Console) -> None:

@@ -1,4 +1,4 @@
-"""`xtcl datasets`, `xtcl relations`, `xtcl methods` and `xtcl doctor`: what is available."""
+"""`xtcl datasets`, `relations`, `methods`, `recipe` and `doctor`: what is available."""
 
 from __future__ import annotations
 
@@ -14,7 +14,17 @@ import typer
 from rich.console import Console
 
 from xtcl.cli.console import plain_table, reported
-from xtcl.cli.options import DataOption, JsonOption, StoreOption
+from xtcl.cli.options import (
+    DataOption,
+    EncoderName,
+    EncoderOption,
+    EpochsOption,
+    JsonOption,
+    SamplerOption,
+    StoreOption,
+    TaskName,
+    TaskOption,
+)
 from xtcl.errors import DataError
 
 _REQUIRED_PACKAGES = (
@@ -147,6 +157,33 @@ def methods(as_json: JsonOption = False) -> None:
         summary = (kind.__doc__ or "").strip().splitlines()
         table.add_row(kind.name, kind.title, ", ".join(sorted(kind.tasks)) or "none", summary[0])
     Console().print(table)
+
+
+@reported
+def recipe(
+    task: TaskOption = TaskName.nodes,
+    encoder: EncoderOption = EncoderName.gcn,
+    sampler: SamplerOption = "xtcl",
+    epochs: EpochsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print every setting of a fit, in the form that `--config` of fit and evaluate reads.
+
+    Example: xtcl recipe --task links --encoder gat
+
+    Into a file, to be edited: xtcl recipe > mine.toml
+    """
+    from xtcl.config import to_builtin
+    from xtcl.estimator import XTCL
+    from xtcl.runs.config_file import recipe_tables, to_toml
+
+    model = XTCL(task.value, encoder.value, sampler=sampler, epochs=epochs)
+    resolved = model.resolved_recipe()
+    made_for = {"task": task.value, "encoder": encoder.value}
+    if as_json:
+        typer.echo(json.dumps({**made_for, "recipe": to_builtin(asdict(resolved))}))
+    else:
+        typer.echo(to_toml({"fit": made_for, **recipe_tables(resolved)}), nl=False)
 
 
 @reported

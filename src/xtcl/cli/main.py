@@ -15,7 +15,7 @@ from xtcl.cli.check import check
 from xtcl.cli.console import INTERRUPTED, print_warning
 from xtcl.cli.evaluate import evaluate, reproduce, tune
 from xtcl.cli.fit import fit
-from xtcl.cli.listings import datasets, doctor, methods, relations
+from xtcl.cli.listings import datasets, doctor, methods, recipe, relations
 
 
 class PlainCommand(TyperCommand):
@@ -68,7 +68,7 @@ app = typer.Typer(
 
 COMMANDS = (
     *(fit, check, predict, embed, links, explain, report),
-    *(evaluate, tune, reproduce, datasets, relations, methods, doctor),
+    *(evaluate, tune, reproduce, datasets, relations, methods, recipe, doctor),
 )
 
 for command in COMMANDS:

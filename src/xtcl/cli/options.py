@@ -49,6 +49,11 @@ def checked_seed(given: int) -> int:
 
 
 EncoderOption = Annotated[EncoderName, typer.Option("--encoder", help="The graph network.")]
+EpochsOption = Annotated[
+    int | None,
+    typer.Option("--epochs", min=1, metavar="N", help="Of each encoder, not the recipe's."),
+]
+SamplerOption = Annotated[str, typer.Option("--sampler", help="xtcl, paper (as printed).")]
 ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", help="Recipe of `xtcl tune`, or a config.toml."),
@@ -108,7 +113,7 @@ IndexOption = Annotated[
 ]
 DataOption = Annotated[
     Path | None,
-    typer.Option("--data", envvar="XTCL_DATA", help="Folder of data sets, PyG's layout."),
+    typer.Option("--data", envvar="XTCL_DATA", help="Folder of data sets."),
 ]
 RunFolder = Annotated[
     Path,
@@ -269,13 +274,3 @@ def read_config(
             markup=False,
         )
     return stored.recipe
-
-
-def capped(recipe: FitConfig, cap: int | None, index_past: int | None) -> FitConfig:
-    """The recipe with the options of top-k mode, checked."""
-    sampler = recipe.sampler
-    if cap is not None:
-        sampler = replace(sampler, cap=cap)
-    if index_past is not None:
-        sampler = replace(sampler, index_past=index_past)
-    return replace(recipe, sampler=sampler).validated()

@@ -14,7 +14,7 @@ from xtcl.errors import UsageError, check_is_fitted
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, pair_keys
 from xtcl.inference.tables import ResultTable, names_of, round_probabilities
-from xtcl.progress import Progress
+from xtcl.progress import progress_of
 from xtcl.tasks.link_head import LinkBlocks
 from xtcl.tasks.results import LinkScores
 
@@ -48,7 +48,7 @@ def likely_links(model: XTCL, k: int = 5) -> ResultTable:
         torch.full((total, k), _EXCLUDED, dtype=torch.float64), torch.full((total, k), -1)
     )
     start = 0
-    progress = model.progress or Progress()
+    progress = progress_of(model)
     with progress.stage("scoring pairs", total) as advance:
         while start < total:
             end = min(total, start + max(1, _PAIRS_PER_BLOCK // (total - start)))

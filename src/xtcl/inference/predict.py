@@ -19,6 +19,7 @@ from xtcl.graph.tables.sources import open_table
 from xtcl.graph.tables.spec import TableSpec, link_columns
 from xtcl.inference.tables import CSV_MARK, ResultTable, names_of, needs_mark, round_probabilities
 from xtcl.nn.encoder import encoder_inputs
+from xtcl.progress import progress_of
 from xtcl.tasks.results import NodePredictions
 from xtcl.training.trainer import embed
 
@@ -62,7 +63,7 @@ def embed_new(model: XTCL, nodes: Any, edges: Any = None) -> NewRows:
             "New nodes are read as the table of nodes of the fit was, and this model was fitted "
             "without one: fit it from tables (--nodes and --edges, or read_tables)."
         )
-    new = encode_nodes(nodes, graph.encoding, model.progress)
+    new = encode_nodes(nodes, graph.encoding, progress_of(model))
     repeated = np.intersect1d(names_of(graph).astype(str), new.ids.astype(str))
     if repeated.size:
         raise DataError(

@@ -10,9 +10,16 @@ from torch import nn
 from xtcl.errors import UsageError
 from xtcl.nn.gat import GATEncoder
 from xtcl.nn.gcn import GCNEncoder
-from xtcl.nn.loss import contrastive_loss
+from xtcl.nn.loss import ContrastiveLoss, contrastive_loss
 
-__all__ = ["ENCODERS", "GATEncoder", "GCNEncoder", "contrastive_loss", "encoder_factory"]
+__all__ = [
+    "ENCODERS",
+    "ContrastiveLoss",
+    "GATEncoder",
+    "GCNEncoder",
+    "contrastive_loss",
+    "encoder_factory",
+]
 
 ENCODERS: dict[str, type[nn.Module]] = {"gcn": GCNEncoder, "gat": GATEncoder}
 

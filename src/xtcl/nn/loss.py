@@ -17,11 +17,12 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from xtcl.config import Similarity
+from xtcl.errors import UsageError
 from xtcl.nn.functional import normalize
 
 FEW_POSITIVES = 32
@@ -59,7 +60,8 @@ def contrastive_loss(
 
     Args:
         z: embeddings [V, h].
-        positives: nodes [n, B] for each anchor; places with -1 are empty and do not count.
+        positives: nodes [n, B] for each anchor, or [n] where each has one; places with -1 are empty
+            and do not count.
         negatives: nodes [K] shared by all anchors, or [n, K]. An anchor that turns up among its own
             negatives does not count as one.
         anchors: the nodes u [n]; all nodes when left out.
@@ -73,6 +75,10 @@ def contrastive_loss(
     Cost: O(n (B + K) h); shared negatives need one matrix product, own ones a gather.
 
     """
+    if positives.dim() == 1:
+        positives = positives[:, None]
+        weights = weights[:, None] if weights is not None and weights.dim() == 1 else weights
+    _check_shapes(z, positives, negatives, anchors, weights)
     z = z.to(torch.promote_types(z.dtype, torch.float32))
     if similarity == "cosine":
         z = normalize(z)
@@ -93,6 +99,72 @@ def contrastive_loss(
     per_anchor = (share * terms.masked_fill(~filled, 0.0)).sum(dim=1) / total.where(counted, 1.0)
     # Not per_anchor[counted]: its size would have to be read back from a GPU.
     return per_anchor.where(counted, 0.0).sum() / counted.sum().clamp_min(1)
+
+
+class ContrastiveLoss(nn.Module):
+    """`contrastive_loss` as a module, which holds the similarity and the temperature.
+
+    The defaults are those of `contrastive_loss`. `similarity="inner", temperature=1` is Equation 1
+    as printed.
+    """
+
+    def __init__(self, similarity: Similarity = "cosine", temperature: float = 0.5) -> None:
+        super().__init__()
+        if similarity not in ("cosine", "inner"):
+            raise UsageError(f"similarity='{similarity}' must be 'cosine' or 'inner'.")
+        if not temperature > 0:
+            raise UsageError(f"temperature={temperature} must be above 0.")
+        self.similarity: Similarity = similarity
+        self.temperature = temperature
+
+    def forward(
+        self,
+        z: Tensor,
+        positives: Tensor,
+        negatives: Tensor,
+        *,
+        anchors: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> Tensor:
+        """The loss, a scalar; see `contrastive_loss` for the arguments."""
+        return contrastive_loss(
+            z,
+            positives,
+            negatives,
+            anchors=anchors,
+            weights=weights,
+            similarity=self.similarity,
+            temperature=self.temperature,
+        )
+
+    def extra_repr(self) -> str:
+        """The settings, for `repr`."""
+        return f"similarity='{self.similarity}', temperature={self.temperature}"
+
+
+def _check_shapes(
+    z: Tensor, positives: Tensor, negatives: Tensor, anchors: Tensor | None, weights: Tensor | None
+) -> None:
+    """Refuse shapes that do not fit together, which torch would broadcast or name by numbers."""
+    if z.dim() != 2:
+        raise UsageError(f"z has shape {tuple(z.shape)}; pass one embedding a row, [V, h].")
+    number = len(z) if anchors is None else len(anchors)
+    shape = tuple(positives.shape)
+    if positives.dim() != 2 or len(positives) != number:
+        rest = "" if anchors is not None else ", or name the anchors with anchors="
+        raise UsageError(
+            f"positives has shape {shape}; pass a row for each of the {number} anchors{rest}."
+        )
+    if negatives.dim() not in (1, 2) or (negatives.dim() == 2 and len(negatives) != number):
+        raise UsageError(
+            f"negatives has shape {tuple(negatives.shape)}; pass one list [K] that all anchors "
+            f"share, or a row for each of the {number} anchors."
+        )
+    if weights is not None and weights.shape != positives.shape:
+        raise UsageError(
+            f"weights has shape {tuple(weights.shape)}; pass one weight for each of the "
+            f"positives, {shape}."
+        )
 
 
 def _products(query: Tensor, z: Tensor, nodes: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from xtcl.errors import UsageError, check_is_fitted
 from xtcl.files import atomic_path
 from xtcl.graph.splits import LinkSplit
-from xtcl.progress import Progress
+from xtcl.progress import progress_of
 from xtcl.report.charts import axis, polyline
 from xtcl.report.data_health import DataHealth, data_health
 from xtcl.report.facts import NodesToReview, RunFacts, escape_text, review_nodes
@@ -83,7 +83,7 @@ def write_page(
     place = Path(path)
     check_place(place)
     summary = summarise(model, metrics)
-    with (model.progress or Progress()).stage("writing the page", 2) as advance:
+    with progress_of(model).stage("writing the page", 2) as advance:
         text = render(summary)
         advance(1)
         with atomic_path(place) as temporary:
@@ -107,7 +107,7 @@ def summarise(model: XTCL, metrics: Mapping[str, Any] | None = None) -> PageSumm
 
     check_is_fitted(model)
     metrics = metrics or {}
-    progress = model.progress or Progress()
+    progress = progress_of(model)
     facts = RunFacts.of(model)
     task = model.fitted_task_.task.name
     relations = relation_rows(model.sampler_, progress)

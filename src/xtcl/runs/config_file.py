@@ -11,12 +11,10 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-import torch
-
 from xtcl.config import FitConfig, to_builtin
 from xtcl.errors import DataError, UsageError
 from xtcl.files import atomic_path
-from xtcl.nn import encoder_factory
+from xtcl.nn.encoder_check import check_encoder_options
 
 
 def type_errors(value: Any, kind: Any, place: str) -> Iterator[str]:
@@ -103,19 +101,10 @@ def _usable(path: Path, tables: Any, encoder: str) -> FitConfig:
         recipe.validated()
         for ensemble in recipe.ensembles:
             for each in ensemble.encoders:
-                _check_options(encoder, each.encoder)
+                check_encoder_options(encoder, each.encoder)
     except (ValueError, LookupError, TypeError, AttributeError, RuntimeError) as broken:
         raise _refused(path, str(broken)) from broken
     return recipe
-
-
-def _check_options(encoder: str, options: dict[str, object]) -> None:
-    """Refuse options that no encoder can be made with, without the memory that making one takes."""
-    dropout = options.get("dropout", 0.0)
-    if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
-        raise UsageError(f"dropout={dropout} must be in [0, 1).")
-    with torch.device("meta"):
-        encoder_factory(encoder, 1, options)()
 
 
 def _refused(path: Path, reason: str) -> DataError:

@@ -52,7 +52,7 @@ OLDEST_SCHEMA = 3
 _HEADS: dict[str, Any] = {"nodes": LogisticHead, "links": SignalHead}
 
 
-_LOCAL_PARAMETERS = ("progress", "device", "store")
+_LOCAL_PARAMETERS = ("progress", "verbose", "device", "store")
 """Parameters that depend on the machine, and are not saved."""
 
 

@@ -30,7 +30,7 @@ from xtcl.lab.experiments.comparison import (
 from xtcl.lab.experiments.experiment import Context, Record, Selection
 from xtcl.lab.experiments.statistics import PAPER_COUNTS as COUNTS
 from xtcl.lab.experiments.statistics import STATISTICS_DATASETS, DatasetStatistics
-from xtcl.model_selection.evaluate import evaluate
+from xtcl.model_selection.evaluation import evaluate
 from xtcl.report.charts import DASH
 
 CPU = torch.device("cpu")

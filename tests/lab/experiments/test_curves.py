@@ -32,7 +32,7 @@ from xtcl.lab.experiments.perturbation import (
     label_information,
 )
 from xtcl.lab.experiments.training_time import SYSTEMS, TrainingTime, pairs_of
-from xtcl.model_selection.evaluate import evaluate
+from xtcl.model_selection.evaluation import evaluate
 from xtcl.report.charts import DASH
 from xtcl.tasks.training_data import TrainingData
 

@@ -14,7 +14,7 @@ from xtcl.lab.experiments import draw_experiment
 from xtcl.lab.experiments import importance as module
 from xtcl.lab.experiments.experiment import Context, Record, Selection
 from xtcl.lab.experiments.importance import NUM_PARTS, Importance, counts_by_part, relations_of
-from xtcl.model_selection.evaluate import make_split
+from xtcl.model_selection.evaluation import make_split
 from xtcl.relations.rows import DenseRows
 from xtcl.relations.view import TrainingView
 from xtcl.report.charts import DASH

@@ -20,7 +20,7 @@ from xtcl.errors import UsageError
 from xtcl.lab.experiments import provenance as module
 from xtcl.lab.experiments.provenance import evaluate_into, provenance
 from xtcl.lab.experiments.records import RecordFile
-from xtcl.model_selection.evaluate import evaluate
+from xtcl.model_selection.evaluation import evaluate
 from xtcl.progress import Progress
 from xtcl.tasks.results import NodePredictions, Predictions
 from xtcl.tasks.training_data import TrainingData

@@ -28,7 +28,7 @@ from xtcl.lab.scripts.ablation_rows import DEFAULT, ENCODER, ROWS, Row
 from xtcl.lab.scripts.ablation_tables import page
 from xtcl.lab.scripts.ablation_weighted import ScoreWeightedLoss, fit_weighted
 from xtcl.lab.scripts.records_of_splits import conditions
-from xtcl.model_selection.evaluate import make_split
+from xtcl.model_selection.evaluation import make_split
 from xtcl.nn.loss import Loss, contrastive_loss
 from xtcl.progress import Progress
 from xtcl.relations.view import TrainingView

@@ -17,8 +17,8 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts import penalty, purity, scikit_network, tuned
-from xtcl.model_selection.evaluate import make_split, score_method
-from xtcl.model_selection.tune import tune
+from xtcl.model_selection.evaluation import make_split, score_method
+from xtcl.model_selection.tuning import tune
 from xtcl.progress import Progress
 from xtcl.tasks.logistic import C_VALUES, fit_logistic
 from xtcl.tasks.training_data import training_data

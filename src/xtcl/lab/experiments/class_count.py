@@ -23,7 +23,7 @@ from xtcl.lab.experiments.experiment import (
     select_names,
 )
 from xtcl.lab.experiments.learning_curve import run_node_method
-from xtcl.model_selection.evaluate import make_split
+from xtcl.model_selection.evaluation import make_split
 from xtcl.report.charts import OTHER, page, picture
 
 _METHODS = ("gcn", "xtcl-gcn")

@@ -27,7 +27,7 @@ from xtcl.lab.experiments.experiment import (
     select_datasets,
     select_names,
 )
-from xtcl.model_selection.evaluate import make_split, score_method, standard_error
+from xtcl.model_selection.evaluation import make_split, score_method, standard_error
 from xtcl.report.charts import DASH, FIRST, OTHER, OURS, page, picture, spread_labels, table
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from xtcl.baselines import METHODS
 from xtcl.lab.experiments.experiment import Record
-from xtcl.model_selection.evaluate import standard_error
+from xtcl.model_selection.evaluation import standard_error
 from xtcl.report.charts import DASH, OURS, PALETTE, spread_labels, table
 
 if TYPE_CHECKING:

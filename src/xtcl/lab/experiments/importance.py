@@ -20,7 +20,7 @@ from xtcl.lab.experiments.experiment import (
     select_datasets,
     select_names,
 )
-from xtcl.model_selection.evaluate import make_split
+from xtcl.model_selection.evaluation import make_split
 from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.registry import relation_title
 from xtcl.relations.rows import make_rows

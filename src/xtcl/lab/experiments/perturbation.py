@@ -56,7 +56,7 @@ from xtcl.lab.experiments.experiment import (
     select_names,
 )
 from xtcl.lab.experiments.learning_curve import run_node_method
-from xtcl.model_selection.evaluate import make_split
+from xtcl.model_selection.evaluation import make_split
 from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation

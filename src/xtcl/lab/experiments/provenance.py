@@ -20,7 +20,7 @@ from xtcl.code_digest import source_digest
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
 from xtcl.lab.experiments.records import RecordFile
-from xtcl.model_selection.evaluate import Evaluation, make_split, score_method
+from xtcl.model_selection.evaluation import Evaluation, make_split, score_method
 from xtcl.progress import Progress
 
 _AFTER_FIGURES = ("cli", "inference", "integrations", "report", "runs")

@@ -38,7 +38,7 @@ from xtcl.lab.scripts.options import names, run_options
 from xtcl.lab.scripts.protocol import TASKS
 from xtcl.lab.scripts.purity import share_of_same_class, share_of_test_links
 from xtcl.lab.scripts.records_of_splits import add_split, conditions, print_split
-from xtcl.model_selection.evaluate import make_split
+from xtcl.model_selection.evaluation import make_split
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions

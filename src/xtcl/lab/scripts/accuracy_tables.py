@@ -26,7 +26,7 @@ from xtcl.lab.scripts.paper_figures import (
     Figures,
 )
 from xtcl.lab.scripts.protocol import DATASETS, METHODS, SPLITS, TASKS
-from xtcl.model_selection.evaluate import standard_error
+from xtcl.model_selection.evaluation import standard_error
 from xtcl.report.charts import DASH, spread_labels, table
 
 Record = dict[str, Any]

@@ -39,7 +39,7 @@ from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.options import run_options
 from xtcl.lab.scripts.protocol import SPLITS
 from xtcl.lab.scripts.records_of_splits import add_split, conditions, print_split
-from xtcl.model_selection.tune import VALIDATION_FOLDS, validation_splits
+from xtcl.model_selection.tuning import VALIDATION_FOLDS, validation_splits
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, sample_positives, train_ensemble, with_downweighted_encoder

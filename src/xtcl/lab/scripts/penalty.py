@@ -40,8 +40,8 @@ from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.options import run_options
 from xtcl.lab.scripts.protocol import DATASETS
 from xtcl.lab.scripts.records_of_splits import conditions
-from xtcl.model_selection.evaluate import make_split
-from xtcl.model_selection.tune import validation_splits
+from xtcl.model_selection.evaluation import make_split
+from xtcl.model_selection.tuning import validation_splits
 from xtcl.report.charts import table
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, fit_task

@@ -27,7 +27,7 @@ from xtcl.graph.splits import LinkSplit, NodeSplit, pair_keys, pairs_among
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.options import run_options
 from xtcl.lab.scripts.records_of_splits import conditions
-from xtcl.model_selection.evaluate import make_split
+from xtcl.model_selection.evaluation import make_split
 from xtcl.relations.rows import NO_NODE
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, fit_task, sample_positives

@@ -32,7 +32,7 @@ from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.options import run_options
 from xtcl.lab.scripts.protocol import SPLITS, TASKS
 from xtcl.lab.scripts.records_of_splits import add_split, conditions, print_split
-from xtcl.model_selection.tune import Tuned, tune
+from xtcl.model_selection.tuning import Tuned, tune
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, fit_task

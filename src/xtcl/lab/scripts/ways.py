@@ -13,7 +13,7 @@ import numpy as np
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.lab.experiments.records import RecordFile
-from xtcl.model_selection.evaluate import make_split, standard_error
+from xtcl.model_selection.evaluation import make_split, standard_error
 from xtcl.tasks.logistic import fit_logistic
 from xtcl.tasks.training_data import TrainingData, training_data
 

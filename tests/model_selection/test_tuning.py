@@ -22,8 +22,8 @@ from xtcl.config import EncoderConfig, FitConfig
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, pair_keys
-from xtcl.model_selection import tune as module
-from xtcl.model_selection.tune import (
+from xtcl.model_selection import tuning as module
+from xtcl.model_selection.tuning import (
     VALIDATION_FOLDS,
     Tuned,
     tune,
@@ -161,7 +161,7 @@ import os, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
 from test_tune import search
-from xtcl.model_selection import tune as module
+from xtcl.model_selection import tuning as module
 
 scores = iter([0.5, 0.4])
 module.validation_score = lambda *_: next(scores, None) or os._exit(9)
@@ -287,7 +287,7 @@ def test_without_optuna_there_is_a_remedy(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_importing_the_module_does_not_import_optuna() -> None:
     script = (
-        "import sys, xtcl.model_selection.tune, xtcl.cli.main\nassert 'optuna' not in sys.modules"
+        "import sys, xtcl.model_selection.tuning, xtcl.cli.main\nassert 'optuna' not in sys.modules"
     )
     done = python("-c", script)
     assert done.returncode == 0, done.stderr

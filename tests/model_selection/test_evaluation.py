@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from inspect import signature
 from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
-from small_runs import small_graph
+from small_runs import small_graph, small_model
 
+from xtcl import model_selection
 from xtcl.baselines import make_method
 from xtcl.baselines.method import Method
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak
-from xtcl.model_selection.evaluate import evaluate, make_split, score_method, standard_error
+from xtcl.model_selection.evaluation import (
+    Evaluation,
+    evaluate,
+    make_split,
+    score_method,
+    standard_error,
+)
+from xtcl.model_selection.tuning import tune
 from xtcl.progress import Progress
 from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
 from xtcl.tasks.training_data import TrainingData
@@ -130,6 +140,73 @@ def test_misuse_is_named() -> None:
     bare = Graph.from_arrays(GRAPH.attributes, GRAPH.edges)
     with pytest.raises(DataError, match="has no labels"):
         evaluate(bare, "nodes", Cheat({}))
+
+
+# A method first, with a number of splits or with splits of one's own.
+
+
+def zeros(data: TrainingData) -> np.ndarray:
+    """Class 0 for all."""
+    return np.zeros(data.graph.num_nodes, dtype=int)
+
+
+def test_both_orders_of_the_arguments_are_one_call() -> None:
+    def figures(result: Evaluation) -> dict[str, object]:
+        return {name: value for name, value in result.to_json().items() if name != "seconds"}
+
+    first = figures(evaluate(zeros, GRAPH, 3, seed=4))
+    assert first == figures(evaluate(GRAPH, "nodes", zeros, splits=3, seed=4))
+    converted = figures(evaluate(method=zeros, graph=GRAPH.to_pyg(), splits=3, seed=4))
+    assert first == converted | {"dataset": GRAPH.name}
+    assert first["method"] == "zeros"
+    with pytest.raises(TypeError, match="multiple values for keyword argument 'splits'"):
+        evaluate(zeros, GRAPH, 3, splits=3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="takes 3 positional arguments: method, graph, splits"):
+        evaluate(zeros, GRAPH, 3, 4)  # type: ignore[call-overload]
+
+
+def test_splits_of_one_s_own() -> None:
+    assert GRAPH.labels is not None
+    splits = [make_split(GRAPH, "nodes", seed, train) for seed, train in ((3, 0.2), (3, 0.5))]
+    result = evaluate(zeros, GRAPH, splits)
+    shares = [100 * float((GRAPH.labels[split.test] == 0).mean()) for split in splits]
+    assert result.runs == pytest.approx(shares, abs=1e-4)
+    assert result.seeds == [0, 1]
+    assert evaluate(zeros, GRAPH, splits[1]).runs == result.runs[1:]
+    links = evaluate(lambda data: lambda pairs: pairs[0], GRAPH, [make_split(GRAPH, "links", 0)])
+    assert (links.task, links.metric) == ("links", "auc")
+
+
+def test_splits_that_cannot_be_used_are_named() -> None:
+    nodes, links = make_split(GRAPH, "nodes", 0), make_split(GRAPH, "links", 0)
+    for splits in ([], [nodes, links], ["nodes"], 2.5):
+        with pytest.raises(UsageError, match="splits must be a number, or splits of one kind"):
+            evaluate(zeros, GRAPH, splits)  # type: ignore[arg-type]
+    with pytest.raises(
+        UsageError, match="task='links' does not fit the splits, which are of nodes"
+    ):
+        evaluate(zeros, GRAPH, nodes, task="links")
+    leak = replace(nodes, test=nodes.train)
+    with pytest.raises(DataError, match="both"):
+        evaluate(zeros, GRAPH, leak)
+
+
+def test_a_name_or_an_estimator() -> None:
+    named = evaluate("logistic", GRAPH, 2)
+    assert named.runs == evaluate(GRAPH, "nodes", make_method("logistic"), splits=2).runs
+    model = small_model("links", epochs=2)
+    split = make_split(GRAPH, "links", 0)
+    fitted = small_model("links", epochs=2).fit(GRAPH, split)
+    result = evaluate(model, GRAPH, 1)
+    assert result.runs == [round(100 * fitted.score(split), 4)]
+    assert result.task == "links"
+
+
+def test_the_package_has_the_functions() -> None:
+    # Not as attributes: whoever imported a module of an old name has that in their place.
+    for found in (evaluate, make_split, tune):
+        assert model_selection.__getattr__(found.__name__) is found
+    assert list(signature(evaluate).parameters)[:3] == ["method", "graph", "splits"]
 
 
 # The standard error against the library's.
