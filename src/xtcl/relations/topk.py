@@ -20,8 +20,8 @@ from xtcl.relations.view import TrainingView
 TINY = float(np.finfo(np.float32).tiny)
 """The smallest similarity that counts as positive, as for the thresholds."""
 
-MAX_ITEMS, MAX_ITEMS_GPU = 2**22, 2**24
-"""Entries that a search lists at once, except for a single node's: some 300 MB on a CPU, shared by
+MAX_ITEMS, MAX_ITEMS_GPU = 2**21, 2**24
+"""Entries that a search lists at once, except for a single node's: some 150 MB on a CPU, shared by
 its threads, and some 2 GB on a GPU, with their order and what sorts them."""
 
 
