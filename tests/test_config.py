@@ -205,6 +205,7 @@ def test_what_is_no_recipe_is_refused(change: Callable[[Any], object], what: str
         ),
         (FitConfig(num_positives_per_step=0), "num_positives_per_step=0 must be at least 1"),
         (FitConfig(num_links_per_step=-1), "num_links_per_step=-1 must be at least 0"),
+        (FitConfig(hops=0), "hops=0 must be at least 1"),
         (FitConfig(sampler=SamplerConfig(sweeps=0)), "sweeps=0"),
         (
             FitConfig(
@@ -271,6 +272,7 @@ def test_the_literal_recipe_is_the_paper_s() -> None:
         downweight=0.5,
         self_training_threshold=0.9,
         signals=True,
+        hops=2,
     ).as_in_paper("gcn")
     assert recipe.positives == 7
     assert (recipe.crossfit, recipe.num_positives_per_step, recipe.num_links_per_step) == (
@@ -282,7 +284,10 @@ def test_the_literal_recipe_is_the_paper_s() -> None:
     assert (recipe.downweight, recipe.self_training_threshold) == (1.0, 1.0)
     assert not recipe.stop_early
     assert not recipe.signals
-    assert recipe.sampler == SamplerConfig((0.99,), 0.0, sweeps=1, prior_pairs=0, tie_break=None)
+    assert recipe.sampler == SamplerConfig(
+        (0.99,), 0.0, sweeps=1, prior_pairs=0, tie_break=None, printed_relations=True
+    )
+    assert recipe.hops == 2
     ((member,),) = (plan.encoders for plan in recipe.ensembles)
     assert recipe.ensembles[0].attributes == 0.0
     training = member.training

@@ -25,7 +25,7 @@ import numpy as np
 
 from xtcl.errors import UsageError
 from xtcl.relations.registry import make_relation
-from xtcl.relations.thresholds import PAPER_QUANTILES, check_quantiles
+from xtcl.relations.thresholds import PAPER_QUANTILES, AboveRule, check_quantiles
 from xtcl.renamed import SETTINGS
 
 Similarity = Literal["cosine", "inner"]
@@ -201,6 +201,12 @@ class SamplerConfig:
     `cap` is top-k mode: of each row's above set only the `cap` best stay, and a fit takes time and
     memory in proportion to V cap (docs/top-k.md). Where more than `index_past` nodes have different
     attributes, an index of FAISS finds most of them; without it, the search is exact.
+
+    The last four are where the printed text was not followed, each a switch (docs/design.md, "The
+    paper as printed"). `positive_only`: a pair is above only where s > 0, besides s >= eta.
+    `self_pairs`: a node is paired with itself in thresholds and counts, never as a positive.
+    `above_only`: a node that is above for no relation is no candidate. `printed_relations`: a
+    relation that is given by name is the printed one, where ours differs.
     """
 
     quantiles: tuple[float, ...] = PAPER_QUANTILES
@@ -211,11 +217,30 @@ class SamplerConfig:
     tie_break: str | None = "attribute-distribution"
     cap: int | None = None
     index_past: int | None = None
+    positive_only: bool = True
+    self_pairs: bool = False
+    above_only: bool = True
+    printed_relations: bool = False
 
     @classmethod
     def paper(cls) -> SamplerConfig:
-        """One threshold, start from 0 without prior pairs, one sweep, random tie-break."""
-        return cls(PAPER_QUANTILES, base_score=0.0, sweeps=1, prior_pairs=0, tie_break=None)
+        """One threshold, start from 0 without prior pairs, one sweep, random tie-break.
+
+        Relations are the printed ones. The other three switches stay as they are: see there.
+        """
+        return cls(
+            PAPER_QUANTILES,
+            base_score=0.0,
+            sweeps=1,
+            prior_pairs=0,
+            tie_break=None,
+            printed_relations=True,
+        )
+
+    @property
+    def above_rule(self) -> AboveRule:
+        """When a pair is above, besides its threshold."""
+        return AboveRule(self.positive_only, self.self_pairs)
 
     def validated(self) -> SamplerConfig:
         """These settings, or an error that names the one that cannot be used."""
@@ -243,6 +268,12 @@ class SamplerConfig:
             raise UsageError(
                 f"index_past={self.index_past} is for top-k mode: give a cap, such as 32, too."
             )
+        for name, usual in (("positive_only", True), ("self_pairs", False), ("above_only", True)):
+            if self.cap is not None and getattr(self, name) != usual:
+                raise UsageError(
+                    f"{name}={not usual} needs whole rows, which cap={self.cap} does not compute: "
+                    f"leave out the cap, or {name}."
+                )
         return self
 
     @classmethod
@@ -344,6 +375,8 @@ class FitConfig:
     `downweight` (1: never). Predictions of the head with a probability above
     `self_training_threshold` are labels for a second fit of it (1: never). With `signals`, hidden
     links decide how much degrees and relations count beside the embeddings in the score of a pair.
+
+    With `hops` the sampler's positives of a node are at most so many links away (None: anywhere).
     """
 
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
@@ -358,6 +391,7 @@ class FitConfig:
     downweight: float = 1.0
     self_training_threshold: float = 1.0
     signals: bool = False
+    hops: int | None = None
 
     def __post_init__(self) -> None:
         if not self.ensembles:
@@ -374,6 +408,7 @@ class FitConfig:
             ("positives", 1),
             ("num_positives_per_step", 1),
             ("num_links_per_step", 0),
+            ("hops", 1),
         ):
             value = getattr(self, name)
             if value is not None and value < least:
@@ -394,9 +429,10 @@ class FitConfig:
     def as_in_paper(self, encoder: str) -> FitConfig:
         """The paper as printed: Algorithm 1, no cross-fitting, Equation 1 with all B positives.
 
-        What stays: a pair is above only where s > 0, a node is not paired with itself, and one that
-        is above for no relation is no candidate. The paper names no settings of its encoders, so
-        they are two layers of width 512, trained for 100 epochs.
+        What stays are three switches of `SamplerConfig`: a pair is above only where s > 0, a node
+        is not paired with itself, and one that is above for no relation is no candidate. The paper
+        names no settings of its encoders, so they are two layers of width 512, trained for 100
+        epochs.
         """
         training = TrainingConfig(epochs=100, anchors=None, similarity="inner", temperature=1.0)
         single = EncoderConfig(PAPER_ENCODERS.get(encoder, {}), training)
@@ -406,6 +442,7 @@ class FitConfig:
             positives=self.positives,
             num_positives_per_step=None,
             ensembles=(EnsembleConfig((single,)),),
+            hops=self.hops,
         )
 
     @classmethod

@@ -96,11 +96,12 @@ class FitSettings:
         store = model.store
         if store is not None and not isinstance(store, RelationStore):
             store = RelationStore(Path(store))
+        config = resolve_config(model, task)
         return cls(
             task=task,
-            config=resolve_config(model, task),
+            config=config,
             encoder=model.encoder,
-            relations=resolve_relations(model.relations),
+            relations=resolve_relations(model.relations, printed=config.sampler.printed_relations),
             use_labels=model.use_labels,
             device=pick_device(model.device),
             memory=None if model.memory is None else parse_memory(model.memory),

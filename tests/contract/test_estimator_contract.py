@@ -22,10 +22,12 @@ from xtcl.errors import BudgetError, NotFittedError
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
+from xtcl.prepare import FitSettings
 from xtcl.progress import Progress
 from xtcl.relations import row_source as searched_lists
 from xtcl.relations import topk_rows as pairs
 from xtcl.relations.pagerank import PageRank
+from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import SimilarityRows
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.tasks import make_task
@@ -362,6 +364,10 @@ def test_the_paper_s_sampler_is_the_paper_to_the_letter() -> None:
     assert recipe.sampler.base_score == 0.0
     assert recipe.sampler.sweeps == 1
     assert recipe.sampler.tie_break is None
+    assert FitSettings.of(XTCL(sampler="paper")).relations == resolve_relations(
+        "paper", printed=True
+    )
+    assert FitSettings.of(XTCL()).relations == resolve_relations("paper")
     ((member,),) = (plan.encoders for plan in recipe.ensembles)
     assert (member.training.similarity, member.training.temperature) == ("inner", 1.0)
     assert recipe.ensembles[0].attributes == 0.0

@@ -13,7 +13,9 @@ from strategies import make_view
 from torch import Tensor
 
 from xtcl.errors import UsageError
+from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
 from xtcl.relations.jaccard import Jaccard
+from xtcl.relations.link import Link
 from xtcl.relations.own import FunctionRelation, MatrixRelation
 from xtcl.relations.registry import (
     PAPER_RELATIONS,
@@ -120,6 +122,29 @@ def test_an_own_class_is_used_as_an_object() -> None:
     assert [relation.name for relation in relations] == ["link", "same-remainder", "jaccard"]
     assert relations[2] == Jaccard(hops=2)
     np.testing.assert_array_equal(np.diag(all_rows(relations[1], make_view(9, 0)), k=4), 1)
+
+
+def test_the_linked_ones_compare_attributes_and_labels_of_linked_nodes_only() -> None:
+    relations = resolve_relations("linked")
+    assert [r.name for r in relations] == [name for name in PAPER_NAMES if name != "pagerank"]
+    assert [r.name for r in relations if getattr(r, "linked_only", False)] == [
+        "attribute-similarity",
+        "attribute-distribution",
+        "label-distribution",
+        "attribute-label-distribution",
+    ]
+    assert resolve_relations("linked")[0] == resolve_relations("paper")[0]
+
+
+def test_names_stand_for_the_printed_form_where_it_is_asked_for() -> None:
+    """An object is what its user made of it."""
+    name = "attribute-label-distribution"
+    own = AttributeLabelDistribution(quantile=0.5)
+    printed = AttributeLabelDistribution(thresholded=False)
+    assert resolve_relations("paper", printed=True)[-1] == printed
+    assert resolve_relations([name, "link"], printed=True) == (printed, Link())
+    assert resolve_relations([own], printed=True) == (own,)
+    assert resolve_relations("paper")[-1] == AttributeLabelDistribution()
 
 
 def test_forgetting(parity: str) -> None:

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from dense import neighbours
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import random_links
+from strategies import random_links, views
 
 from xtcl.errors import UsageError
-from xtcl.relations.sparse import SparseRows, product, to_device
+from xtcl.relations.sparse import SparseRows, product, to_device, within_hops
+from xtcl.relations.view import TrainingView
 
 CPU = torch.device("cpu")
 
@@ -144,3 +146,19 @@ def test_entries_without_values_are_refused() -> None:
     nothing = torch.zeros(0, dtype=torch.int64)
     with pytest.raises(UsageError, match="lack a value or a level"):
         SparseRows(nothing, nothing, 1).to_numpy()
+
+
+@given(views(), st.integers(1, 4))
+def test_within_hops_are_the_pairs_of_a_breadth_first_search(view: TrainingView, hops: int) -> None:
+    before = view.adjacency.copy()
+    found = within_hops(view.adjacency, hops)
+    near = neighbours(view)
+    for u in range(view.num_nodes):
+        reached, last = {u}, {u}
+        for _ in range(hops):
+            last = {w for v in last for w in near[v]} - reached
+            reached |= last
+        assert set(found[[u]].indices.tolist()) == reached - {u}
+    assert set(found.data.tolist()) <= {1.0}
+    assert found.has_sorted_indices
+    np.testing.assert_array_equal(before.toarray(), view.adjacency.toarray())

@@ -16,6 +16,7 @@ from torch import Tensor
 from xtcl.errors import UsageError
 from xtcl.relations import thresholds as module
 from xtcl.relations.thresholds import (
+    AboveRule,
     check_quantiles,
     levels,
     nth_largest,
@@ -217,3 +218,24 @@ def test_one_row_and_a_short_row() -> None:
     assert nth_largest(torch.tensor([[0.3, 0.9, 0.5]]), 2).tolist() == [[0.5]]
     wide = torch.arange(10_000.0)[None]
     assert nth_largest(wide, 100).tolist() == [[9900.0]]
+
+
+@given(similarity_rows(), several, st.booleans(), st.booleans())
+def test_switches_are_those_of_the_rule(
+    drawn: tuple[list[list[float]], list[int]],
+    quantiles: list[float],
+    positive_only: bool,
+    self_pairs: bool,
+) -> None:
+    """s >= eta with or without s > 0, over whole rows or without each node itself."""
+    rows, nodes = drawn
+    found = levels(
+        torch.tensor(rows), torch.tensor(nodes), quantiles, AboveRule(positive_only, self_pairs)
+    )
+    for row, u, level in zip(rows, nodes, found.tolist(), strict=True):
+        counted = [s for v, s in enumerate(row) if v != u or self_pairs]
+        eta = [exact_quantile(counted, q) for q in quantiles]
+        expected = [sum(s >= e and (s > 0 or not positive_only) for e in eta) for s in row]
+        assert level == [
+            0 if v == u and not self_pairs else reached for v, reached in enumerate(expected)
+        ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,13 +18,9 @@ from strategies import make_view, views
 from torch import Tensor
 
 from xtcl.config import SamplerConfig
-from xtcl.relations.registry import (
-    forget_relation,
-    register_relation,
-    relation_names,
-    resolve_relations,
-)
-from xtcl.relations.relation import Rows
+from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
+from xtcl.relations.registry import forget_relation, register_relation, relation_names
+from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import label_folds, link_folds
 from xtcl.sampling.xgsampler import XGSampler
@@ -53,20 +51,29 @@ def same_class(view: TrainingView) -> np.ndarray:
 
 
 def levels_of(
-    name: str, view: TrainingView, pairs: Sequence[Pair], quantiles: Sequence[float]
+    relation: Relation,
+    view: TrainingView,
+    pairs: Sequence[Pair],
+    quantiles: Sequence[float],
+    *,
+    positive_only: bool = True,
+    self_pairs: bool = False,
 ) -> Levels:
-    """How many of its row's quantiles each pair is above: s >= eta and s > 0."""
-    (relation,) = resolve_relations(name)
+    """How many of its row's quantiles each pair is above: s >= eta, and s > 0 if positive only.
+
+    With self pairs the quantiles are those of the whole row.
+    """
     s = all_rows(relation, view).tolist()
     eta: dict[int, list[Fraction]] = {}
     for u in {u for u, _ in pairs}:
-        others = sorted(Fraction(x) for w, x in enumerate(s[u]) if w != u)
+        others = sorted(Fraction(x) for w, x in enumerate(s[u]) if w != u or self_pairs)
         eta[u] = []
         for q in quantiles:
             place = Fraction(str(q)) * (len(others) - 1)
             low, high = others[math.floor(place)], others[math.ceil(place)]
             eta[u].append(low + (place - math.floor(place)) * (high - low))
-    return {(u, v): sum(s[u][v] >= e and s[u][v] > 0 for e in eta[u]) for u, v in pairs}
+    least = 0.0 if positive_only else -1.0
+    return {(u, v): sum(s[u][v] >= e and s[u][v] > least for e in eta[u]) for u, v in pairs}
 
 
 def by_precision(levels: dict[str, Levels], y: dict[Pair, int], top: int) -> list[str]:
@@ -177,10 +184,11 @@ def without_constants(
     return centred
 
 
-def labelled_pairs(view: TrainingView) -> dict[Pair, int]:
-    """I_t of all pairs of different training nodes."""
+def labelled_pairs(view: TrainingView, self_pairs: bool = False) -> dict[Pair, int]:
+    """I_t of all pairs of training nodes: of V_L x V_L, or of those with u != v."""
     known = [int(u) for u in np.flatnonzero(view.labels >= 0)]
-    return {(u, v): int(view.labels[u] == view.labels[v]) for u in known for v in known if u != v}
+    pairs = [(u, v) for u in known for v in known if u != v or self_pairs]
+    return {(u, v): int(view.labels[u] == view.labels[v]) for u, v in pairs}
 
 
 def fitted(view: TrainingView, settings: SamplerConfig, *, crossfit: int = 0) -> XGSampler:
@@ -194,7 +202,7 @@ def test_paper_settings_are_algorithm_1(view: TrainingView) -> None:
     y = labelled_pairs(view)
     assume(y)
     sampler = fitted(view, SamplerConfig.paper())
-    above = {r.name: levels_of(r.name, view, list(y), [0.99]) for r in sampler.relations_}
+    above = {r.name: levels_of(r, view, list(y), [0.99]) for r in sampler.relations_}
     ordered = by_precision(above, y, top=1)
     expected = algorithm_1(above, y, ordered, lam=1.0)
     assert [weight.relation for weight in sampler.relation_weights_] == ordered
@@ -217,12 +225,64 @@ def test_paper_settings_are_algorithm_1_on_a_larger_graph(seed: int) -> None:
     y = labelled_pairs(view)
     sampler = fitted(view, SamplerConfig.paper())
     assert len(sampler.relations_) == 10
-    above = {r.name: levels_of(r.name, view, list(y), [0.99]) for r in sampler.relations_}
+    above = {r.name: levels_of(r, view, list(y), [0.99]) for r in sampler.relations_}
     ordered = by_precision(above, y, top=1)
     expected = algorithm_1(above, y, ordered, lam=1.0)
     assert [weight.relation for weight in sampler.relation_weights_] == ordered
     for weight in sampler.relation_weights_:
         assert (weight.w0, weight.w1) == pytest.approx(expected[weight.relation], abs=1e-12)
+
+
+@pytest.mark.parametrize("by_class", [True, False])
+@pytest.mark.parametrize("positive_only", [True, False])
+@pytest.mark.parametrize("self_pairs", [True, False])
+@given(view=views(min_nodes=4, labels=["single", "some unknown", "many"]))
+def test_the_switches_lead_to_what_is_printed(
+    view: TrainingView, self_pairs: bool, positive_only: bool, by_class: bool
+) -> None:
+    """All of V_L x V_L, and above where s >= eta alone; alike by class or by a function."""
+    y = labelled_pairs(view, self_pairs)
+    assume(len(y) > 1)
+    rule: dict[str, Any] = {"positive_only": positive_only, "self_pairs": self_pairs}
+    settings = replace(SamplerConfig.paper(), **rule)
+    alike = same_class(view)
+    indicator = None if by_class else lambda u, v: alike[np.ix_(u, v)]
+    folds = label_folds(view, indicator, 0, np.random.default_rng(0))
+    sampler = XGSampler(relation_names(), settings, block_rows=5).fit(view, folds)
+    above = {r.name: levels_of(r, view, list(y), [0.99], **rule) for r in sampler.relations_}
+    ordered = by_precision(above, y, top=1)
+    expected = algorithm_1(above, y, ordered, lam=1.0)
+    assert sampler.counts_.counts.sum() == len(y)
+    assert [weight.relation for weight in sampler.relation_weights_] == ordered
+    for weight in sampler.relation_weights_:
+        assert (weight.w0, weight.w1) == pytest.approx(expected[weight.relation], abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_node_is_not_linked_to_itself_where_it_is_paired_with_itself(seed: int) -> None:
+    view = make_view(20, seed, known=0.0)
+    settings = replace(SamplerConfig.paper(), self_pairs=True)
+    sampler = XGSampler("paper", settings)
+    sampler.fit(view, link_folds(view, 0, np.random.default_rng(0)))
+    linked = [int(u) for u in range(20) if view.adjacency[[u]].nnz]
+    A = view.adjacency.toarray()
+    y = {(u, v): int(A[u, v]) for u in linked for v in linked}
+    above = {
+        r.name: levels_of(r, view, list(y), [0.99], self_pairs=True) for r in sampler.relations_
+    }
+    expected = algorithm_1(above, y, by_precision(above, y, top=1), lam=1.0)
+    for weight in sampler.relation_weights_:
+        assert (weight.w0, weight.w1) == pytest.approx(expected[weight.relation], abs=1e-12)
+
+
+def test_the_literal_sampler_has_the_printed_relations() -> None:
+    view = make_view(40, 0)
+    relations = {r.name: r for r in fitted(view, SamplerConfig.paper()).relations_}
+    assert relations["attribute-label-distribution"] == AttributeLabelDistribution(
+        thresholded=False
+    )
+    own = fitted(view, SamplerConfig())
+    assert AttributeLabelDistribution() in own.relations_
 
 
 @given(
@@ -244,7 +304,7 @@ def test_general_settings_are_the_general_algorithm(
     y = labelled_pairs(view)
     assume(y)
     sampler = fitted(view, SamplerConfig(quantiles, base, sweeps, penalty, prior_pairs))
-    levels = {r.name: levels_of(r.name, view, list(y), quantiles) for r in sampler.relations_}
+    levels = {r.name: levels_of(r, view, list(y), quantiles) for r in sampler.relations_}
     ordered = by_precision(levels, y, top=len(quantiles))
     matches = sum(y.values())
     prior = math.log((matches + 0.5) / (len(y) - matches + 0.5))
@@ -285,7 +345,7 @@ def test_links_without_crossfit_are_algorithm_1_on_links(seed: int) -> None:
     linked = [int(u) for u in range(20) if view.adjacency[[u]].nnz]
     A = view.adjacency.toarray()
     y = {(u, v): int(A[u, v]) for u in linked for v in linked if u != v}
-    above = {r.name: levels_of(r.name, view, list(y), [0.99]) for r in sampler.relations_}
+    above = {r.name: levels_of(r, view, list(y), [0.99]) for r in sampler.relations_}
     ordered = by_precision(above, y, top=1)
     expected = algorithm_1(above, y, ordered, lam=1.0)
     assert len(ordered) == 7
@@ -310,7 +370,7 @@ def test_crossfit_labels_are_the_general_algorithm_on_the_folds(seed: int) -> No
         y |= inside
         for r in sampler.relations_:
             hidden = view.without_labels(np.array(part))
-            levels[r.name] |= levels_of(r.name, hidden, list(inside), [0.8])
+            levels[r.name] |= levels_of(r, hidden, list(inside), [0.8])
     ordered = by_precision(levels, y, top=1)
     prior = math.log((sum(y.values()) + 0.5) / (len(y) - sum(y.values()) + 0.5))
     levels, y = believed(levels, y, 1, settings.prior_pairs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from torch import Tensor
 from user_code import RELATION, user_module
 
 from xtcl.config import SamplerConfig
+from xtcl.errors import UsageError
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.rows import NO_NODE, DenseRows, all_nodes
@@ -188,6 +189,52 @@ def test_excluded_pairs_are_not_chosen_and_the_matrix_stays() -> None:
     np.testing.assert_array_equal(view.adjacency.toarray(), before)
 
 
+@pytest.mark.parametrize("cap", [None, 4, 39])
+@pytest.mark.parametrize("hops", [1, 2])
+def test_within_hops_only_pairs_at_most_so_many_links_apart_are_chosen(
+    hops: int, cap: int | None
+) -> None:
+    """The best of the candidates nearby, as if all others were excluded; in both modes."""
+    view = make_view(40, 1, known=0.8)
+    folds = label_folds(view, None, 3, np.random.default_rng(0))
+    sampler = XGSampler("paper", SamplerConfig((0.5,), cap=cap)).fit(view, folds)
+    A = view.adjacency.toarray() > 0
+    near = (A | (A @ A) if hops == 2 else A) & ~np.eye(40, dtype=bool)
+    far = sp.csr_array((~near).astype(np.float32))
+    found, expected = sampler.positives(9, hops=hops), sampler.positives(9, exclude=far)
+    np.testing.assert_array_equal(found.nodes, expected.nodes)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+    u, place = np.nonzero(found.filled)
+    assert near[u, found.nodes[u, place]].all()
+    assert (found.filled.sum(axis=1) <= np.minimum(near.sum(axis=1), 9)).all()
+    with pytest.raises(UsageError, match="hops=0 must be at least 1"):
+        sampler.positives(9, hops=0)
+
+
+def test_without_above_only_every_other_node_is_a_candidate() -> None:
+    """All V - 1 nodes, the unlisted ones with the score of code 0, and never the node itself."""
+    view = make_view(12, 3)
+    rows = DenseRows(resolve_relations(["link"]), view, QUANTILES)
+    weights = np.array([[0.5, 1.0, 2.0]])
+    found = find_positives(rows, Stumps(-0.5, weights), 11, seed=0, height=5, above_only=False)
+    assert found.filled.all()
+    assert [sorted({*row.tolist(), u}) for u, row in enumerate(found.nodes)] == [
+        list(range(12))
+    ] * 12
+    linked = view.adjacency.toarray()[np.arange(12)[:, None], found.nodes] > 0
+    assert (found.scores[~linked] == 0.0).all()
+    assert (found.scores[linked] > 0.0).all()
+
+
+def test_a_node_that_is_paired_with_itself_is_no_positive_of_its_own() -> None:
+    view = make_view(30, 0, known=0.9)
+    folds = label_folds(view, None, 0, np.random.default_rng(0))
+    settings = SamplerConfig((0.5,), self_pairs=True, positive_only=False, above_only=False)
+    found = XGSampler("paper", settings).fit(view, folds).positives(29)
+    assert found.filled.all()
+    assert not (found.nodes == np.arange(30)[:, None]).any()
+
+
 def test_isolated_nodes_get_nobody_from_link_relations() -> None:
     view = make_view(20, 1, "isolated")
     rows = DenseRows(resolve_relations(["link", "graph-distance"]), view, QUANTILES)
@@ -283,10 +330,11 @@ def fitted(
     sweeps: int = 4,
     cap: int | None = None,
     index_past: int | None = None,
+    **switches: Any,
 ) -> XGSampler:
     view = make_view(50, 2)
     folds = label_folds(view, None, 3, np.random.default_rng(0))
-    settings = SamplerConfig((0.7,), sweeps=sweeps, cap=cap, index_past=index_past)
+    settings = SamplerConfig((0.7,), sweeps=sweeps, cap=cap, index_past=index_past, **switches)
     return XGSampler("paper", settings, seed=seed, store=store).fit(view, folds)
 
 
@@ -311,11 +359,15 @@ def test_whatever_decides_positives_is_in_their_name() -> None:
         (fitted(), 5, None),
         (fitted(seed=1), 6, None),
         (fitted(sweeps=1), 6, None),
+        (fitted(above_only=False), 6, None),
+        (fitted(self_pairs=True), 6, None),
         (fitted(cap=49), 6, None),
         (fitted(cap=50), 6, None),  # the same positives, but who is to know
         (fitted(cap=49, index_past=1000), 6, None),
     ]
     known = {name_of(describe_positives(first, 6, None))}
+    known |= {name_of(describe_positives(first, 6, None, hops)) for hops in (1, 2)}
+    assert len(known) == 3
     assert name_of(describe_positives(fitted(), 6, None)) in known
     for sampler, number, unwanted in others:
         name = name_of(describe_positives(sampler, number, unwanted))

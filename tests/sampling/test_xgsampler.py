@@ -300,6 +300,9 @@ def test_nothing_comes_before_fit() -> None:
         (SamplerConfig(penalty=math.nan), "penalty=nan"),
         (SamplerConfig(prior_pairs=-1), "prior_pairs=-1"),
         (SamplerConfig(tie_break="linc"), "linc.*link"),
+        (SamplerConfig(cap=8, positive_only=False), "positive_only=False needs whole rows"),
+        (SamplerConfig(cap=8, self_pairs=True), "self_pairs=True needs whole rows"),
+        (SamplerConfig(cap=8, above_only=False), "above_only=False needs whole rows.* cap=8"),
     ],
 )
 def test_bad_settings_are_refused_in_a_sentence(settings: SamplerConfig, said: str) -> None:
@@ -322,7 +325,9 @@ def test_other_bad_wishes_are_refused_in_a_sentence() -> None:
 
 
 def test_paper_settings() -> None:
-    assert SamplerConfig.paper() == SamplerConfig((0.99,), 0.0, 1, 1.0, 0, None)
+    assert SamplerConfig.paper() == SamplerConfig(
+        (0.99,), 0.0, 1, 1.0, 0, None, printed_relations=True
+    )
 
 
 # Where the device has no room for a block it is halved, and nothing of the result changes.

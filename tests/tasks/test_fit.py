@@ -102,6 +102,19 @@ def test_positives_are_never_the_node_itself_nor_excluded(
     assert any(linked[pair] for pair in pairs) is (task.name == "nodes")
 
 
+def test_with_one_hop_positives_are_links_and_for_links_there_is_nothing_else() -> None:
+    nodes, links = side_of("nodes"), side_of("links")
+    recipe = replace(recipe_of("nodes"), hops=1)
+    found = sample_positives(nodes.graph, NodeClassification(), recipe, FitOptions()).positives
+    u, place = np.nonzero(found >= 0)
+    assert nodes.graph.adjacency.toarray()[u, found[u, place]].all()
+    assert len(u) > 0
+    recipe = replace(recipe_of("links"), hops=1)
+    fitted = fit_task(links, LinkPrediction(), recipe, FitOptions()).fitted
+    assert (fitted.positives < 0).all()
+    assert torch.isfinite(fitted.embedding).all()
+
+
 def test_link_training_draws_known_links_and_weighs_candidates() -> None:
     side = side_of("links")
     recipe = LinkPrediction().recipe("gcn")

@@ -56,7 +56,7 @@ def relation_seconds(
 def _work(relation: Relation, sizes: Sizes) -> list[tuple[Relation, int]]:
     """The relations to time for `relation`, and how many rows of each a fit computes."""
     rows = sizes.queries * sizes.rounds + sizes.nodes * sizes.rounds
-    if isinstance(relation, AttributeLabelDistribution):
+    if isinstance(relation, AttributeLabelDistribution) and relation.reads_all_rows:
         # Its preparation is a pass over all rows of the attribute distribution, too long to try.
         spread = AttributeDistribution(relation.hops)
         return [(spread, sizes.nodes * sizes.rounds), (LabelDistribution(), rows)]

@@ -9,21 +9,21 @@ from typing import ClassVar
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.cosine import cosine_rows, propagate, topk_by_factors
-from xtcl.relations.relation import Relation, Rows
+from xtcl.relations.cosine import CosineRelation, propagate
 from xtcl.relations.sparse import SparseRows
 from xtcl.relations.topk import TopK, TopKSearch
 from xtcl.relations.view import ATTRIBUTES, LINKS, TrainingView
 
 
 @dataclass(frozen=True)
-class AttributeDistribution(Relation):
+class AttributeDistribution(CosineRelation):
     r"""Two nodes are alike when their neighbours, taken together, have alike attributes.
 
     .. math:: s(u, v) = \cos(x^k_u, x^k_v), \qquad x^k_u = \text{Normalize}(A^k X)_u
 
     Range: [0, 1]; a negative cosine counts as 0. Symmetric. The paper uses k = 1.
-    Cost: O(V D) memory, O(k E D) once and O(b V D) for b rows.
+    Cost: O(V D) memory, O(k E D) once and O(b V D) for b rows; O(k E D) for all rows of linked
+    pairs (`linked_only`).
     Isolated node: 0 to every other node.
     Citation: Zhu and Ghahramani, "Learning from labeled and unlabeled data with label propagation",
     2002, with attributes in the place of labels.
@@ -42,6 +42,7 @@ class AttributeDistribution(Relation):
     in_range: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.hops < 1:
             raise UsageError(f"AttributeDistribution needs hops of at least 1, not {self.hops}.")
 
@@ -49,13 +50,10 @@ class AttributeDistribution(Relation):
         """The attributes summed over walks of k steps."""
         return propagate(view, view.dense_attributes(), self.hops)
 
-    def prepare(self, view: TrainingView) -> Rows:
-        """Cosines of the factors."""
-        return cosine_rows(self.factors(view))
-
     def topk(self, view: TrainingView, top: TopK) -> TopKSearch:
-        """The largest cosines of the factors, or the lists of all nodes where they are cached."""
-        return _CachedListsSearch(topk_by_factors(self.factors(view, top), top), view, self, top)
+        """The best of each row, or the lists of all nodes where they are cached."""
+        search = super().topk(view, top)
+        return search if self.linked_only else _CachedListsSearch(search, view, self, top)
 
 
 def lists_key(relation: AttributeDistribution, top: TopK) -> Hashable:

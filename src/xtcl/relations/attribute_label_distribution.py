@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -12,10 +12,10 @@ from torch import Tensor
 
 from xtcl.distributed import all_gather_rows
 from xtcl.relations.attribute_distribution import AttributeDistribution, lists_key
-from xtcl.relations.cosine import cosine_rows, topk_by_factors
-from xtcl.relations.relation import Relation, Rows
+from xtcl.relations.cosine import CosineRelation, normalize_rows
+from xtcl.relations.relation import tile_rows
 from xtcl.relations.thresholds import check_quantiles, levels
-from xtcl.relations.topk import TopK, TopKSearch, topk_search
+from xtcl.relations.topk import TopK, topk_search
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
 
 _TILES_PER_BLOCK = 8
@@ -26,20 +26,27 @@ _LISTS_PER_BLOCK = 2**14
 
 
 @dataclass(frozen=True)
-class AttributeLabelDistribution(Relation):
+class AttributeLabelDistribution(CosineRelation):
     r"""Two nodes are alike when the nodes whose neighbourhoods resemble theirs have alike labels.
 
     .. math:: s(u, v) = \cos(\hat y^k_u, \hat y^k_v), \qquad
               \hat y^k_u = \text{Normalize}(S^k Y)_u
 
-    :math:`S^k` is the k-hop attribute distribution similarity, kept where it is above its row's
-    threshold: the paper writes all of S, but a sum over all nodes is nearly the same for every u.
-    A node is never its own neighbour in S. Y is one-hot for training nodes and zero elsewhere.
+    :math:`S^k` is the k-hop attribute distribution similarity. Y is one-hot for training nodes and
+    zero elsewhere. There are three forms of it:
+
+    - By default S is kept where it is above its row's threshold, without the diagonal: a sum over
+      all nodes is nearly the same for every u.
+    - With `thresholded=False` it is all of S with the diagonal, as the paper prints it.
+    - With `linked_only` it is all of S between linked nodes, and s(u, v) is 0 for other pairs.
 
     Range: [0, 1]. Symmetric.
     Cost: one pass over the attribute distribution, O(V^2 D), shared by all folds; it keeps the
     pairs above with a labelled node, O((1 - q) V L) memory for L labels and more only where
-    similarities tie at the threshold; then O(b V C) for b rows.
+    similarities tie at the threshold; then O(b V C) for b rows. With `thresholded=False` the pass
+    is O(V D C), because S Y = F (F^T Y) for normalised factors F; where factors are negative, S
+    cuts some products to 0, and the pass is O(V L D) for each fold. With `linked_only` all rows
+    take O(E (D + C)).
     Isolated node, or one with no labelled node above its threshold: 0 to every other node.
     Citation: Lin and Neville, "Improving Node Representation by Boosting Task-Aware Contrastive
     Loss", 2024, Appendix B.
@@ -51,6 +58,7 @@ class AttributeLabelDistribution(Relation):
 
     hops: int = 1
     quantile: float = 0.99
+    thresholded: bool = field(default=True, kw_only=True)
 
     name: ClassVar[str] = "attribute-label-distribution"
     title: ClassVar[str] = "Attr. Label Dist."
@@ -59,30 +67,33 @@ class AttributeLabelDistribution(Relation):
     in_range: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_quantiles([self.quantile])
         AttributeDistribution(self.hops)
 
-    def prepare(self, view: TrainingView) -> Rows:
-        """Cosines of the factors."""
-        return cosine_rows(self.factors(view))
-
-    def topk(self, view: TrainingView, top: TopK) -> TopKSearch:
-        """The largest cosines of the factors; an index is only built for many rows of a view."""
-        return topk_by_factors(self.factors(view, top), top.for_one_view())
+    @property
+    def reads_all_rows(self) -> bool:
+        """Whether preparing it takes a pass over all rows of the attribute distribution."""
+        return self.thresholded and not self.linked_only
 
     def factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
-        """The training labels summed over the above pairs.
+        """The training labels summed over S: its above pairs, all of it, or its linked pairs.
 
         With `top` the above pairs of a row are cut to the k best: O(V k) memory, shared by all
         folds.
         """
+        every_node = np.arange(view.num_nodes)
+        if self.linked_only:
+            source = AttributeDistribution(self.hops, linked_only=True)
+            return self._label_sums(source.linked_similarities(view), view, every_node)
+        if not self.thresholded:
+            return _label_sums_over_all(AttributeDistribution(self.hops).factors(view), view)
         if top is None:
             labelled = view.all_labelled
             key = (self.name, self.hops, self.quantile, labelled.tobytes())
             above = view.cached(key, lambda: self._above(view, labelled))
             return self._label_sums(above, view, labelled)
-        lists = self._lists(view, top)
-        return self._label_sums(lists, view, np.arange(view.num_nodes))
+        return self._label_sums(self._lists(view, top), view, every_node)
 
     @staticmethod
     def _label_sums(above: sp.csr_array, view: TrainingView, columns: np.ndarray) -> Tensor:
@@ -120,3 +131,19 @@ class AttributeLabelDistribution(Relation):
             )
 
         return view.cached(lists_key(source, source_top), compute)
+
+
+def _label_sums_over_all(factors: Tensor, view: TrainingView) -> Tensor:
+    """S Y for S = max(cos, 0) of the rows of `factors`, the diagonal included: float32 [V, C]."""
+    rows = normalize_rows(factors)
+    labels = torch.from_numpy(view.one_hot_labels()).to(view.device)
+    if (rows < 0).any():
+        known = torch.from_numpy(np.flatnonzero(view.labels >= 0)).to(view.device)
+        others, classes = rows[known].T, labels[known]
+        blocks = torch.split(rows, tile_rows(view.device))
+        return torch.cat([(block @ others).clamp_(0.0, 1.0) @ classes for block in blocks])
+    # Distributions over all nodes are close to each other, so their sums have double precision.
+    blocks = torch.split(rows, _LISTS_PER_BLOCK)
+    parts = zip(blocks, torch.split(labels, _LISTS_PER_BLOCK), strict=True)
+    sums = sum(block.double().T @ own.double() for block, own in parts)
+    return torch.cat([(block.double() @ sums).float() for block in blocks])

@@ -7,20 +7,19 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from xtcl.relations.cosine import cosine_rows, topk_by_factors
-from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.topk import TopK, TopKSearch
+from xtcl.relations.cosine import CosineRelation
+from xtcl.relations.topk import TopK
 from xtcl.relations.view import ATTRIBUTES, TrainingView
 
 
 @dataclass(frozen=True)
-class AttributeSimilarity(Relation):
+class AttributeSimilarity(CosineRelation):
     r"""Two nodes are alike when their attributes point the same way.
 
     .. math:: s(u, v) = \cos(x_u, x_v)
 
     Range: [0, 1]; a negative cosine counts as 0. Symmetric.
-    Cost: O(V D) memory, O(b V D) for b rows.
+    Cost: O(V D) memory, O(b V D) for b rows; O(E D) for all rows of linked pairs (`linked_only`).
     Isolated node: like any other. A node whose attributes are all zero: 0 to every other node.
     Citation: Salton, Wong and Yang, "A vector space model for automatic indexing", Communications
     of the ACM 18, 1975.
@@ -39,11 +38,3 @@ class AttributeSimilarity(Relation):
     def factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
         """The attributes themselves."""
         return view.dense_attributes()
-
-    def prepare(self, view: TrainingView) -> Rows:
-        """Cosines of the factors."""
-        return cosine_rows(self.factors(view))
-
-    def topk(self, view: TrainingView, top: TopK) -> TopKSearch:
-        """The largest cosines of the factors."""
-        return topk_by_factors(self.factors(view, top), top)

@@ -1,16 +1,26 @@
-"""Relations whose similarity is the cosine of two rows of a matrix of factors."""
+"""Relations whose similarity is the cosine of two rows of a matrix of factors.
+
+Over all pairs (`cosine_rows`, `topk_by_factors`), or over linked pairs only (`linked_cosines`), as
+Section 3.3 of the paper proposes for large graphs. `CosineRelation` chooses by its `linked_only`.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.relations.relation import Rows, SimilarityRows
+from xtcl.relations.relation import PairFunction, Relation, Rows, SimilarityRows
 from xtcl.relations.search import IndexSearch, Neighbors, Search, blocked_search
 from xtcl.relations.sparse import (
+    CSRGraph,
     SparseRows,
+    dense_rows,
     kernels_run_on,
     product,
     ranges,
@@ -23,9 +33,117 @@ from xtcl.relations.topk import (
     map_parts,
     split_by,
     topk_from_dense,
+    topk_in_parts,
     topk_of_lists,
 )
-from xtcl.relations.view import TrainingView
+from xtcl.relations.view import LINKS, TrainingView
+
+PAIRS_PER_PRODUCT = 2**14
+"""Pairs whose factors are multiplied at a time."""
+
+
+@dataclass(frozen=True)
+class CosineRelation(Relation):
+    r"""A relation that compares two nodes by the cosine of their `factors`.
+
+    .. math:: s(u, v) = \max(\cos(f_u, f_v), 0)
+
+    With `linked_only` this holds for linked nodes, and s(u, v) = 0 for all others. That is the
+    approximation of Section 3.3 of the paper: O(E D) time and O(V D + E) memory for all rows, where
+    all pairs take O(V^2 D) time.
+    """
+
+    linked_only: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.linked_only:  # of this relation, not of the class
+            object.__setattr__(self, "reads", self.reads | {LINKS})
+
+    @abstractmethod
+    def factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
+        """Factors [V, D], whose cosines are the similarities: of linked pairs with `linked_only`.
+
+        `top` is given in top-k mode, where they may be made from short lists, too.
+        """
+
+    def prepare(self, view: TrainingView) -> Rows:
+        """Cosines of the factors, or rows of the matrix of linked pairs."""
+        if not self.linked_only:
+            return cosine_rows(self.factors(view))
+        matrix = to_device(self.linked_similarities(view), view.device)
+        return lambda nodes: dense_rows(matrix, nodes)
+
+    def topk(self, view: TrainingView, top: TopK) -> TopKSearch:
+        """The largest cosines of the factors, or the best links of each node.
+
+        An index of factors that depend on labels serves one view, so it is only built for many
+        rows of it.
+        """
+        if self.linked_only:
+            return _linked_search(self.linked_similarities(view), view, top)
+        return topk_by_factors(
+            self.factors(view, top), top.for_one_view() if self.reads_labels else top
+        )
+
+    def of_pairs(self, view: TrainingView) -> PairFunction | None:
+        """Linked pairs are looked up; without `linked_only` cosines follow from the factors."""
+        return _linked_pairs(self.linked_similarities(view), view) if self.linked_only else None
+
+    def linked_similarities(self, view: TrainingView) -> sp.csr_array:
+        """s(u, v) of all linked pairs, a sparse matrix [V, V]; cached if folds share it."""
+
+        def compute() -> sp.csr_array:
+            return linked_cosines(self.factors(view), view.adjacency)
+
+        if not self.shared_by_folds:
+            return compute()
+        return view.cached(("linked pairs", self), compute, self.reads)
+
+
+def linked_cosines(factors: Tensor, adjacency: sp.csr_array) -> sp.csr_array:
+    """max(cos(f_u, f_v), 0) of all linked pairs, in the places of `adjacency`.
+
+    The factors of both ends are gathered, some pairs at a time. Cost: O(E D), O(V D + E) memory.
+    """
+    rows = normalize_rows(factors)
+    links = adjacency if adjacency.has_sorted_indices else adjacency.sorted_indices()
+    u = np.repeat(np.arange(links.shape[0]), np.diff(links.indptr))
+    ends = (torch.from_numpy(end.astype(np.int64)).to(rows.device) for end in (u, links.indices))
+    values = cosines_of_pairs(rows, *ends).cpu().numpy()
+    return sp.csr_array((values, links.indices, links.indptr), shape=links.shape)
+
+
+def cosines_of_pairs(rows: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """Cosines of normalised `rows` u [m] and v [m], at least 0: float32 [m]. Cost: O(m D)."""
+    parts = zip(torch.split(u, PAIRS_PER_PRODUCT), torch.split(v, PAIRS_PER_PRODUCT), strict=True)
+    return torch.cat([(rows[a] * rows[b]).sum(dim=1).clamp_(0.0, 1.0) for a, b in parts])
+
+
+def _linked_search(matrix: sp.csr_array, view: TrainingView, top: TopK) -> TopKSearch:
+    """The best entries of each row of a sparse matrix. Cost: O(d_u log d_u) for a row."""
+    links = CSRGraph.from_scipy(matrix, view.device, weighted=True)
+    value = links.weights
+
+    def explore(nodes: Tensor) -> SparseRows:
+        row, entry = row_entries(links.start, nodes)
+        return SparseRows(row, links.column[entry], len(nodes), value[entry])
+
+    return topk_in_parts(explore, np.diff(matrix.indptr), top, view)
+
+
+def _linked_pairs(matrix: sp.csr_array, view: TrainingView) -> PairFunction:
+    """Entries of a sparse matrix, 0 where there is none. Cost: O(m log E) for m pairs."""
+    links = CSRGraph.from_scipy(matrix, view.device, weighted=True)
+    known = links.row * view.num_nodes + links.column
+    values = torch.nn.functional.pad(links.weights, (0, 1))
+
+    def compute(u: Tensor, v: Tensor) -> Tensor:
+        key = u * view.num_nodes + v
+        place = torch.searchsorted(known, key)
+        found = torch.nn.functional.pad(known, (0, 1), value=-1)[place] == key
+        return torch.where(found, values[place], 0.0)
+
+    return compute
 
 
 def normalize_rows(factors: Tensor) -> Tensor:

@@ -9,14 +9,13 @@ import torch
 from torch import Tensor
 
 from xtcl.errors import UsageError
-from xtcl.relations.cosine import cosine_rows, propagate, topk_by_factors
-from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.topk import TopK, TopKSearch
+from xtcl.relations.cosine import CosineRelation, propagate
+from xtcl.relations.topk import TopK
 from xtcl.relations.view import LABELS, LINKS, TrainingView
 
 
 @dataclass(frozen=True)
-class LabelDistribution(Relation):
+class LabelDistribution(CosineRelation):
     r"""Two nodes are alike when the training labels around them are.
 
     .. math:: s(u, v) = \cos(y^k_u, y^k_v), \qquad y^k_u = \text{Normalize}(A^k Y)_u
@@ -26,7 +25,8 @@ class LabelDistribution(Relation):
     relation's weights on nodes whose labels were hidden (cross-fitting).
 
     Range: [0, 1]. Symmetric.
-    Cost: O(V C) memory, O(k E C) once and O(b V C) for b rows.
+    Cost: O(V C) memory, O(k E C) once and O(b V C) for b rows; O(k E C) for all rows of linked
+    pairs (`linked_only`).
     Isolated node, or one with no labelled node k steps away: 0 to every other node.
     Citation: Zhu and Ghahramani, "Learning from labeled and unlabeled data with label propagation",
     2002.
@@ -45,6 +45,7 @@ class LabelDistribution(Relation):
     in_range: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.hops < 1:
             raise UsageError(f"LabelDistribution needs hops of at least 1, not {self.hops}.")
 
@@ -52,11 +53,3 @@ class LabelDistribution(Relation):
         """The training labels summed over walks of k steps."""
         labels = torch.from_numpy(view.one_hot_labels()).to(view.device)
         return propagate(view, labels, self.hops)
-
-    def prepare(self, view: TrainingView) -> Rows:
-        """Cosines of the factors."""
-        return cosine_rows(self.factors(view))
-
-    def topk(self, view: TrainingView, top: TopK) -> TopKSearch:
-        """The largest cosines of the factors; an index is only built for many rows of a view."""
-        return topk_by_factors(self.factors(view, top), top.for_one_view())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ from xtcl.errors import UsageError, known_names
 from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
 from xtcl.relations.attribute_similarity import AttributeSimilarity
+from xtcl.relations.cosine import CosineRelation
 from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.label_distribution import LabelDistribution
@@ -34,6 +35,8 @@ PAPER_RELATIONS: tuple[type[Relation], ...] = (
 
 
 _PAPER_NAMES = frozenset(kind.name for kind in PAPER_RELATIONS)
+PRINTED: dict[str, dict[str, Any]] = {"attribute-label-distribution": {"thresholded": False}}
+"""Parameters with which a relation is that of the paper's appendix, where the default is not."""
 
 
 EVIDENCE = frozenset({ATTRIBUTES, LINKS, LABELS})
@@ -146,14 +149,28 @@ def forget_relation(name: str) -> None:
     _known.pop(name, None)
 
 
-def resolve_relations(chosen: str | Relation | Iterable[str | Relation]) -> tuple[Relation, ...]:
-    """Relations from "paper" (the nine), or from names and objects in the order given."""
+def resolve_relations(
+    chosen: str | Relation | Iterable[str | Relation], *, printed: bool = False
+) -> tuple[Relation, ...]:
+    """Relations from "paper" (the nine), "linked", or names and objects in the order given.
+
+    "linked" are those that take O(E) steps with a cap, as in Section 3.3 of the paper: relations of
+    attributes and labels compare linked nodes only, and PageRank is left out (docs/top-k.md). With
+    `printed` relations that are given by name are the printed ones, where ours differ (`PRINTED`).
+    """
+    if isinstance(chosen, str) and chosen == "linked":
+        chosen = [
+            kind(linked_only=True) if issubclass(kind, CosineRelation) else kind()
+            for kind in PAPER_RELATIONS
+            if kind is not PageRank
+        ]
     if isinstance(chosen, str) and chosen == "paper":
-        return tuple(kind() for kind in PAPER_RELATIONS)
+        chosen = [kind.name for kind in PAPER_RELATIONS]
     if isinstance(chosen, (str, Relation)):
         chosen = [chosen]
+    forms = PRINTED if printed else {}
     relations = tuple(
-        _checked(item if isinstance(item, Relation) else _named(item)) for item in chosen
+        _checked(item if isinstance(item, Relation) else _named(item, forms)) for item in chosen
     )
     names = [relation.name for relation in relations]
     if not names or len(set(names)) < len(names):
@@ -161,7 +178,7 @@ def resolve_relations(chosen: str | Relation | Iterable[str | Relation]) -> tupl
     return relations
 
 
-def _named(item: object) -> Relation:
+def _named(item: object, forms: Mapping[str, Mapping[str, Any]]) -> Relation:
     if not isinstance(item, str):
         remedy = "wrap a matrix, MatrixRelation(matrix, name='...')"
         if isinstance(item, type):
@@ -171,7 +188,7 @@ def _named(item: object) -> Relation:
         raise UsageError(
             f"relations takes names and Relation objects, not a {type(item).__name__}: {remedy}."
         )
-    return make_relation(item)
+    return make_relation(item, **forms.get(item, {}))
 
 
 def relation_title(name: str) -> str:

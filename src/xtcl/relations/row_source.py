@@ -12,7 +12,7 @@ from torch import Tensor
 
 from xtcl.relations.relation import Relation, SimilarityRows, tile_rows
 from xtcl.relations.sparse import SparseRows
-from xtcl.relations.thresholds import levels
+from xtcl.relations.thresholds import USUAL_RULE, AboveRule, levels
 from xtcl.relations.topk import TopK, TopKSearch, index_settings, list_levels, topk_search
 from xtcl.relations.view import TrainingView
 
@@ -64,13 +64,24 @@ class LevelSource:
     The relation is prepared when the first row is computed.
     """
 
-    settings: ClassVar[Mapping[str, Any]] = {}
     notes: ClassVar[Mapping[str, Any]] = {}
 
-    def __init__(self, relation: Relation, view: TrainingView, quantiles: Sequence[float]) -> None:
+    def __init__(
+        self,
+        relation: Relation,
+        view: TrainingView,
+        quantiles: Sequence[float],
+        rule: AboveRule = USUAL_RULE,
+    ) -> None:
         self.relation = relation
         self.view = view
         self.quantiles = tuple(quantiles)
+        self.rule = rule
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What decides the rows besides: the conditions of "above" that are not the usual ones."""
+        return {} if self.rule == USUAL_RULE else self.rule._asdict()
 
     @cached_property
     def similarities(self) -> SimilarityRows:
@@ -93,12 +104,12 @@ class LevelSource:
         Each tile's levels are computed while its similarities are in the processor's cache.
         """
         tiles = self.similarities.tiles(nodes)
-        return torch.cat([levels(rows, part, self.quantiles) for part, rows in tiles])
+        return torch.cat([levels(rows, part, self.quantiles, self.rule) for part, rows in tiles])
 
     def both(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Similarities and levels of `nodes`, each [b, V]."""
         similarities = self.similarities(nodes)
-        return similarities, levels(similarities, nodes, self.quantiles)
+        return similarities, levels(similarities, nodes, self.quantiles, self.rule)
 
 
 TOPK_BLOCK_ROWS = 2**13

@@ -23,7 +23,7 @@ from xtcl.relations.row_source import Levels, LevelSource
 from xtcl.relations.sparse import SparseRows, dense_rows, to_device
 from xtcl.relations.store.passes import PassLevels
 from xtcl.relations.store.relation_store import RelationStore
-from xtcl.relations.thresholds import thresholds
+from xtcl.relations.thresholds import USUAL_RULE, AboveRule, thresholds
 from xtcl.relations.view import TrainingView
 
 
@@ -89,11 +89,13 @@ class RelationRows(Protocol):
         number: int,
         tie_break: Relation | None = None,
         exclude: sp.csr_array | None = None,
+        within: sp.csr_array | None = None,
     ) -> CandidateScorer:
         """Gives the candidates of a block of nodes, among them the `number` best of each.
 
         The score of a pair is the entry of `table` at its code. `exclude` is a sparse 0/1 matrix of
-        pairs that are no candidates.
+        pairs that are no candidates; with `within`, only its pairs are. A node is never a candidate
+        of its own.
         """
 
     def similarities(
@@ -141,8 +143,11 @@ def make_rows(
     index_past: int | None = None,
     store: RelationStore | None = None,
     cached: Mapping[str, Levels] | None = None,
+    rule: AboveRule = USUAL_RULE,
 ) -> RelationRows:
     """The rows of a fit: those of exact mode, or with a `cap` those of top-k mode.
+
+    Top-k mode has the usual `rule` only: its lists hold neither a node itself nor pairs of 0.
 
     `DenseRows` are made directly only where whole rows of levels are needed.
     `cached` are levels from `cached_levels`, which are not computed again.
@@ -150,7 +155,9 @@ def make_rows(
     from xtcl.relations.topk_rows import TopKRows  # which imports this module
 
     if cap is None:
-        return DenseRows(relations, view, quantiles, store, cached)
+        return DenseRows(relations, view, quantiles, store, cached, rule)
+    if rule != USUAL_RULE:
+        raise UsageError(f"cap={cap} needs the usual conditions of 'above', and got {rule}.")
     return TopKRows(relations, view, quantiles, cap, index_past, store)
 
 
@@ -170,14 +177,17 @@ class DenseRows:
         quantiles: Sequence[float],
         store: RelationStore | None = None,
         cached: Mapping[str, Levels] | None = None,
+        rule: AboveRule = USUAL_RULE,
     ) -> None:
         self.relations = tuple(relations)
         self.quantiles = tuple(quantiles)
-        self.view = view
+        self.view, self.rule = view, rule
         self.num_nodes = view.num_nodes
         self.device = view.device
         self.store = store
-        self._sources = [LevelSource(relation, view, quantiles) for relation in self.relations]
+        self._sources = [
+            LevelSource(relation, view, quantiles, rule) for relation in self.relations
+        ]
         known = cached or {}
         self.by_relation = [known.get(source.relation.name, source) for source in self._sources]
 
@@ -253,19 +263,24 @@ class DenseRows:
         number: int,
         tie_break: Relation | None = None,
         exclude: sp.csr_array | None = None,
+        within: sp.csr_array | None = None,
     ) -> CandidateScorer:
         """Gives all nodes as candidates, with their scores. Cost: O(b V) for b nodes."""
         excluded = None if exclude is None else to_device(exclude, self.device)
+        allowed = None if within is None else to_device(within, self.device)
         is_own = tie_break in self.relations
         other = None if tie_break is None or is_own else tie_break.on(self.view)
 
         def candidates(nodes: Tensor) -> Candidates:
             codes, similarity = self._codes_and(tie_break if is_own else None, nodes)
             score = looked_up(table, codes)
+            score[torch.arange(len(nodes), device=nodes.device), nodes] = -torch.inf
             if other is not None:
                 similarity = other(nodes)
             if excluded is not None:
                 score.masked_fill_(dense_rows(excluded, nodes) > 0, -torch.inf)
+            if allowed is not None:
+                score.masked_fill_(dense_rows(allowed, nodes) == 0, -torch.inf)
             return Candidates(score, None, similarity)
 
         return candidates
@@ -297,7 +312,7 @@ class DenseRows:
         """The similarity of a pair, and the level it reaches in the row of u."""
         nodes = torch.tensor([u], device=self.device)
         similarities, level = self.by_relation[self.relations.index(relation)].both(nodes)
-        reached = thresholds(similarities, nodes, self.quantiles)[0]
+        reached = thresholds(similarities, nodes, self.quantiles, self.rule.self_pairs)[0]
         return PairLevel(float(similarities[0, v]), tuple(reached.tolist()), int(level[0, v]))
 
 

@@ -82,6 +82,24 @@ def scaled(matrix: sp.csr_array, rows: np.ndarray, columns: np.ndarray) -> sp.cs
     return sp.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
+def within_hops(adjacency: sp.csr_array, hops: int) -> sp.csr_array:
+    """Pairs of different nodes at most `hops` links apart, a sparse 0/1 matrix [V, V].
+
+    With one hop these are the links. Cost: for two hops the sum of squared degrees, in time and in
+    memory up to pairs that several paths join; each further hop multiplies it by about the degree.
+    """
+    ones = np.ones(adjacency.nnz, dtype=np.int32)
+    links = sp.csr_array((ones, adjacency.indices, adjacency.indptr), shape=adjacency.shape)
+    found = links
+    for _ in range(hops - 1):
+        found = sp.csr_array(found @ links + found)
+        found.data[:] = 1  # walks, of which there would soon be more than an integer holds
+    found = sp.csr_array(found - sp.diags_array(found.diagonal(), dtype=np.int32))
+    found.eliminate_zeros()
+    found.sort_indices()
+    return found.astype(np.float32)
+
+
 def dense_on(matrix: np.ndarray | sp.csr_array, device: torch.device) -> Tensor:
     """A matrix with all its zeros, float32."""
     if sp.issparse(matrix):

@@ -4,7 +4,8 @@ r"""Thresholds of a row, and the level each pair reaches.
 
 A pair is above when :math:`s_r(u,v) \ge \eta_{r,u}` and :math:`s_r(u,v) > 0`: in a sparse row most
 similarities are 0, so is the quantile, and without the second condition every pair would be above.
-With several quantiles the level of a pair is the number of thresholds it is above.
+With several quantiles the level of a pair is the number of thresholds it is above. `AboveRule` has
+both conditions, v != u and s > 0, as switches.
 
 The quantile is the order statistic that numpy's linear interpolation rounds up to: the set of pairs
 above it is the same, and the threshold is always a value that occurs.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +37,18 @@ MOST_IN_REGISTERS = 2**15
 """Nodes up to which a GPU reads a row once."""
 
 
+class AboveRule(NamedTuple):
+    """When a pair is above, besides its threshold."""
+
+    positive_only: bool = True
+    """Whether s > 0 is needed. Without it all pairs of a row with a threshold of 0 are above."""
+    self_pairs: bool = False
+    """Whether s(u, u) counts for the threshold of u, and (u, u) may be above."""
+
+
+USUAL_RULE = AboveRule()
+
+
 def check_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:
     """The quantiles as an increasing tuple, or an error that says what is wrong with them."""
     levels = tuple(float(q) for q in quantiles)
@@ -53,40 +67,65 @@ def rank_from_top(quantile: float, count: int) -> int:
     return count - math.ceil(round(quantile * (count - 1), 9))
 
 
-def thresholds(similarities: Tensor, nodes: Tensor, quantiles: Sequence[float]) -> Tensor:
-    """Eta for each row and quantile, [b, L]. The entry of each node with itself does not count."""
-    ranks = [rank_from_top(q, similarities.shape[1] - 1) for q in quantiles]
+def thresholds(
+    similarities: Tensor,
+    nodes: Tensor,
+    quantiles: Sequence[float],
+    self_pairs: bool = False,
+) -> Tensor:
+    """Eta for each row and quantile, [b, L], without the entry of each node with itself.
+
+    That counts only with `self_pairs`.
+    """
+    if self_pairs:
+        return _row_quantiles(similarities, quantiles, similarities.shape[1])
     itself = (torch.arange(len(nodes), device=nodes.device), nodes)
     own = similarities[itself]
     similarities[itself] = -1.0  # for a moment: a copy would be one more pass over the block
-    if len(ranks) == 1:
-        eta = nth_largest(similarities, ranks[0])
-    else:
-        largest = torch.topk(similarities, max(ranks), dim=1).values
-        eta = torch.stack([largest[:, rank - 1] for rank in ranks], dim=1)
+    eta = _row_quantiles(similarities, quantiles, similarities.shape[1] - 1)
     similarities[itself] = own
     return eta
 
 
-def levels_above(similarities: Tensor, nodes: Tensor, eta: Tensor) -> Tensor:
+def _row_quantiles(rows: Tensor, quantiles: Sequence[float], count: int) -> Tensor:
+    """The quantiles of the `count` largest of each row, [b, L]."""
+    ranks = [rank_from_top(q, count) for q in quantiles]
+    if len(ranks) == 1:
+        return nth_largest(rows, ranks[0])
+    largest = torch.topk(rows, max(ranks), dim=1).values
+    return torch.stack([largest[:, rank - 1] for rank in ranks], dim=1)
+
+
+def levels_above(
+    similarities: Tensor, nodes: Tensor, eta: Tensor, rule: AboveRule = USUAL_RULE
+) -> Tensor:
     """How many of its row's thresholds `eta` [b, L] each pair is above, uint8 [b, V]."""
     # The smallest positive number stands in for a threshold of 0: s >= tiny is s > 0.
-    least = eta.clamp_min(torch.finfo(similarities.dtype).tiny)
+    tiny = torch.finfo(similarities.dtype).tiny
+    least = eta.clamp_min(tiny) if rule.positive_only else eta
     reached = (similarities >= least[:, :1]).view(torch.uint8)  # the same bits, and no copy
     for column in range(1, eta.shape[1]):
         reached += similarities >= least[:, column : column + 1]
-    reached[torch.arange(len(nodes), device=nodes.device), nodes] = 0
+    if not rule.self_pairs:
+        reached[torch.arange(len(nodes), device=nodes.device), nodes] = 0
     return reached
 
 
-def levels(similarities: Tensor, nodes: Tensor, quantiles: Sequence[float]) -> Tensor:
-    """How many thresholds each pair is above, uint8 [b, V]; 0 for a node with itself."""
+def levels(
+    similarities: Tensor,
+    nodes: Tensor,
+    quantiles: Sequence[float],
+    rule: AboveRule = USUAL_RULE,
+) -> Tensor:
+    """How many thresholds each pair is above, uint8 [b, V]; 0 for a node with itself by default."""
     num_nodes = similarities.shape[1]
-    if kernels_run_on(similarities.device) and num_nodes <= MOST_IN_REGISTERS:
+    usual = rule == USUAL_RULE and num_nodes <= MOST_IN_REGISTERS
+    if usual and kernels_run_on(similarities.device):
         from xtcl.relations.triton_kernels import row_levels
 
         return row_levels(similarities, nodes, [rank_from_top(q, num_nodes - 1) for q in quantiles])
-    return levels_above(similarities, nodes, thresholds(similarities, nodes, quantiles))
+    eta = thresholds(similarities, nodes, quantiles, rule.self_pairs)
+    return levels_above(similarities, nodes, eta, rule)
 
 
 STRIDE = 16

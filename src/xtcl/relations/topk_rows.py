@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from xtcl.relations.blocks import rows_per_block
-from xtcl.relations.cosine import normalize_rows
+from xtcl.relations.cosine import cosines_of_pairs, normalize_rows
 from xtcl.relations.relation import Relation, SimilarityRows
 from xtcl.relations.row_source import TOPK_BLOCK_ROWS, Levels, TopKSource
 from xtcl.relations.rows import NO_NODE, Candidates, CandidateScorer, PairLevel
-from xtcl.relations.sparse import CSRGraph, SparseRows
+from xtcl.relations.sparse import CSRGraph, SparseRows, is_among
 from xtcl.relations.store.passes import PassRows
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.topk import TopK, TopKSearch, list_levels, list_thresholds, topk_search
@@ -109,18 +109,22 @@ class TopKRows:
 
         Cost: O(m log m) for m entries of the lists.
         """
+        if candidates is None:
+            return self._merged(nodes)
+        among = torch.zeros(self.num_nodes, dtype=torch.bool, device=self.device)
+        among[candidates] = True
+        return self._merged(nodes, lambda rows: among[rows.node])
+
+    def _merged(
+        self, nodes: Tensor, chosen: Callable[[SparseRows], Tensor] | None = None
+    ) -> SparseRows:
+        """The lists of all relations, of each the entries that are `chosen`, bool [m]."""
         base = len(self.quantiles) + 1
         keys, digits = [], []
-        among = None
-        if candidates is not None:
-            among = torch.zeros(self.num_nodes, dtype=torch.bool, device=self.device)
-            among[candidates] = True
         for position, rows in enumerate(self.above(nodes)):
-            key = rows.row * self.num_nodes + rows.node
-            digit = rows.levels.long() * base**position
-            chosen = slice(None) if among is None else among[rows.node]
-            keys.append(key[chosen])
-            digits.append(digit[chosen])
+            rows = rows if chosen is None else rows.where(chosen(rows))
+            keys.append(rows.key(self.num_nodes))
+            digits.append(rows.levels.long() * base**position)
         pairs, place = torch.unique(torch.cat(keys), return_inverse=True)
         code = torch.zeros_like(pairs).index_add_(0, place, torch.cat(digits))
         row, node = pairs // self.num_nodes, pairs % self.num_nodes
@@ -132,16 +136,27 @@ class TopKRows:
         number: int,
         tie_break: Relation | None = None,
         exclude: sp.csr_array | None = None,
+        within: sp.csr_array | None = None,
     ) -> CandidateScorer:
         """Gives the nodes that some relation lists and that may be among the `number` best.
 
         Ties matter only among those that score at least as high as the last that is chosen, so only
-        these get a similarity. Cost: O(b R cap log(b R cap)) for b nodes and R relations.
+        these get a similarity. Pairs that are not `within` are dropped before lists are merged.
+        Cost: O(b R cap log(b R cap)) for b nodes and R relations.
         """
         excluded = None if exclude is None else CSRGraph.from_scipy(exclude, self.device)
+        inside = None if within is None else CSRGraph.from_scipy(within, self.device)
 
         def candidates(nodes: Tensor) -> Candidates:
-            listed = self.listed(nodes)
+            chosen = None
+            if inside is not None:
+                place, end = inside.neighbours(nodes)
+                known = place * self.num_nodes + end
+
+                def chosen(rows: SparseRows) -> Tensor:
+                    return is_among(rows.key(self.num_nodes), known)
+
+            listed = self._merged(nodes, chosen)
             row, node, score = listed.row, listed.node, table[listed.values]
             if excluded is not None:
                 allowed = ~excluded.has_edges(nodes, row, node)
@@ -206,10 +221,6 @@ WIDER = 4
 cap alone, AUC on Photo was lower by 0.14."""
 
 
-PAIRS_PER_PRODUCT = 2**14
-"""Pairs whose factors are multiplied at a time."""
-
-
 def topk_pair_similarities(
     relation: Relation, view: TrainingView, cap: int, index_past: int | None = None
 ) -> PairSimilarities:
@@ -253,16 +264,7 @@ def _from_whole_rows(rows: SimilarityRows, view: TrainingView) -> PairSimilariti
 
 def _from_factors(rows: Tensor) -> PairSimilarities:
     """Cosines. Cost: O(m D)."""
-
-    def of(nodes: Tensor, row: Tensor, partner: Tensor) -> Tensor:
-        parts = zip(
-            torch.split(nodes[row], PAIRS_PER_PRODUCT),
-            torch.split(partner, PAIRS_PER_PRODUCT),
-            strict=True,
-        )
-        return torch.cat([(rows[u] * rows[v]).sum(dim=1).clamp_(0.0, 1.0) for u, v in parts])
-
-    return of
+    return lambda nodes, row, partner: cosines_of_pairs(rows, nodes[row], partner)
 
 
 def _from_lists(find: TopKSearch, num_nodes: int) -> PairSimilarities:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from xtcl.relations.blocks import run_in_blocks
 from xtcl.relations.rows import RelationRows
-from xtcl.sampling.folds import Fold, LabelledPairs
+from xtcl.relations.sparse import SparseRows
+from xtcl.sampling.folds import Fold, LabelledPairs, PairLabeller
 from xtcl.sampling.patterns import PatternCounts, num_patterns
 
 _ALL = slice(None)
@@ -28,8 +29,13 @@ def count_groups(
     height: int,
     group: np.ndarray,
     own: slice = _ALL,
+    *,
+    self_pairs: bool = False,
 ) -> PatternCounts:
-    """The same for each `group` [V] of query nodes, as the table of `GroupCounts`."""
+    """The same for each `group` [V] of query nodes, as the table of `GroupCounts`.
+
+    With `self_pairs` each query is also paired with itself.
+    """
     patterns = num_patterns(len(rows.relations), len(rows.quantiles))
     is_whole = np.array_equal(fold.candidates, np.arange(rows.num_nodes))
     candidates = None if is_whole else torch.from_numpy(fold.candidates).to(rows.device)
@@ -41,6 +47,8 @@ def count_groups(
         def count(nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             listed = passing.listed(nodes, candidates)
             labelled = label_pairs(nodes, listed.row, listed.node)
+            if self_pairs:
+                labelled = with_self_pairs(labelled, nodes, listed, label_pairs)
             own_group = groups[nodes]
             keys = pattern_keys(listed.values, listed.row, labelled, own_group, patterns)
             return keys, labelled.totals, own_group
@@ -48,6 +56,16 @@ def count_groups(
         for counted in run_in_blocks(count, queries[own].to(rows.device), height):
             counter.add(*counted)
     return counter.counts()
+
+
+def with_self_pairs(
+    labelled: LabelledPairs, queries: Tensor, listed: SparseRows, label_pairs: PairLabeller
+) -> LabelledPairs:
+    """The same labels, with every query [b] paired with itself: its label is I_t(u, u)."""
+    own = label_pairs(queries, torch.arange(len(queries), device=queries.device), queries).alike
+    itself = queries[listed.row] == listed.node
+    totals = labelled.totals + torch.stack([~own, own], dim=1)
+    return LabelledPairs(labelled.alike, labelled.counted | itself, totals)
 
 
 NODE_GROUPS = 60

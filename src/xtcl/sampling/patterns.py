@@ -65,10 +65,14 @@ def check_code_fits(num_relations: int, num_quantiles: int) -> None:
         )
 
 
-def margin_table(stumps: Stumps) -> np.ndarray:
-    """The margin of every pattern code, float64; -inf for code 0, which is no candidate."""
+def margin_table(stumps: Stumps, above_only: bool = True) -> np.ndarray:
+    """The margin of every pattern code, float64.
+
+    With `above_only` that of code 0, above for no relation, is -inf: no candidate.
+    """
     margins = np.array([stumps.base])
     for weight in stumps.weights:  # the first relation is the lowest digit
         margins = (weight[:, None] + margins).ravel()
-    margins[0] = -np.inf
+    if above_only:
+        margins[0] = -np.inf
     return margins

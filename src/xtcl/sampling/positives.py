@@ -38,6 +38,7 @@ from xtcl.relations.store.key import (
 )
 from xtcl.relations.store.parquet import DamagedFileError
 from xtcl.relations.store.relation_store import RelationStore
+from xtcl.relations.thresholds import USUAL_RULE
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS
 from xtcl.sampling.candidates import Shuffle, TopB, best_candidates
 from xtcl.sampling.patterns import margin_table
@@ -90,14 +91,19 @@ def find_positives(
     height: int,
     tie_break: Relation | None = None,
     exclude: sp.csr_array | None = None,
+    within: sp.csr_array | None = None,
+    above_only: bool = True,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Positives:
     """The `number` best candidates of every node, in blocks of `height` nodes.
 
+    `exclude` and `within` are sparse 0/1 matrices: pairs that are no candidates, and the only ones
+    that are. Without `above_only`, in exact mode, a node above for no relation is a candidate, too.
     Ranks share the nodes, and each of them gets the positives of all. Cost: one pass over the rows
     of all nodes.
     """
-    table = torch.tensor(margin_table(stumps), dtype=torch.float32, device=rows.device)
+    margins = margin_table(stumps, above_only)
+    table = torch.tensor(margins, dtype=torch.float32, device=rows.device)
     shuffle = Shuffle(rows.num_nodes, seed, rows.device)
     ranks = world()
     every_node = all_nodes(rows.num_nodes)
@@ -106,7 +112,7 @@ def find_positives(
     scores = [torch.zeros(0, number, device=rows.device)]
     with local_work():
         with rows.over(own, every_node) as passing:
-            candidates = passing.scorer(table, number, tie_break, exclude)
+            candidates = passing.scorer(table, number, tie_break, exclude, within)
 
             def best(queries: Tensor) -> TopB:
                 return best_candidates(candidates(queries), queries, shuffle, number)
@@ -143,7 +149,11 @@ class StoredPositives:
 
     @classmethod
     def of(
-        cls, sampler: XGSampler, number: int, exclude: sp.csr_array | None
+        cls,
+        sampler: XGSampler,
+        number: int,
+        exclude: sp.csr_array | None,
+        hops: int | None = None,
     ) -> StoredPositives | None:
         """None where positives are not stored.
 
@@ -152,7 +162,7 @@ class StoredPositives:
         storable = all(is_storable(relation) for relation in sampler.relations_)
         if sampler.store is None or number > MAX_STORED or not storable:
             return None
-        return cls(sampler.store, describe_positives(sampler, number, exclude), number)
+        return cls(sampler.store, describe_positives(sampler, number, exclude, hops), number)
 
     def read(self) -> tuple[Positives, dict[str, float]] | None:
         """The positives, and the share of the best that an index found for them, by relation.
@@ -202,7 +212,7 @@ _RECALL = "index_recall"
 
 
 def describe_positives(
-    sampler: XGSampler, number: int, exclude: sp.csr_array | None
+    sampler: XGSampler, number: int, exclude: sp.csr_array | None, hops: int | None = None
 ) -> Description:
     """All that decides the positives of a fitted sampler."""
     stumps, settings = sampler.stumps_, sampler.settings
@@ -224,7 +234,8 @@ def describe_positives(
             "seed": sampler.seed,
             "learned": hashlib.sha256(canonical(learned).encode()).hexdigest()[:16],
         }
-        | _capped(settings),
+        | _capped(settings)
+        | _switches(settings, hops),
         "quantiles": list(settings.quantiles),
     }
 
@@ -233,6 +244,13 @@ def _capped(settings: SamplerConfig) -> dict[str, object]:
     if settings.cap is None:
         return {}
     return {"cap": settings.cap} | index_name(settings.index_past)
+
+
+def _switches(settings: SamplerConfig, hops: int | None) -> dict[str, object]:
+    """What else decides the candidates, where it is not as usual."""
+    rule = {} if settings.above_rule == USUAL_RULE else settings.above_rule._asdict()
+    everywhere = {} if settings.above_only else {"above_only": False}
+    return rule | everywhere | ({} if hops is None else {"hops": hops})
 
 
 def _parameters(relation: Relation) -> dict[str, object]:

@@ -18,6 +18,7 @@ from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.row_source import Levels
 from xtcl.relations.rows import RelationRows, make_rows, pair_similarities, usable_relations
+from xtcl.relations.sparse import within_hops
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.counting import GroupCounts, assign_groups, count_groups
@@ -107,7 +108,9 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         settings = self.settings.validated()
         if self.block_rows is not None and self.block_rows < 1:
             raise UsageError(f"block_rows={self.block_rows} must be at least 1, or None.")
-        self.relations_, self.left_out_ = usable_relations(resolve_relations(self.relations), view)
+        self.relations_, self.left_out_ = usable_relations(
+            resolve_relations(self.relations, printed=settings.printed_relations), view
+        )
         if not self.relations_:
             raise DataError(
                 "None of the chosen relations can be computed: "
@@ -128,6 +131,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
             index_past=settings.index_past,
             store=self.store,
             cached=cached,
+            rule=settings.above_rule,
         )
 
     def _prepare(self, rows: RelationRows) -> None:
@@ -147,7 +151,15 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         with local_work():
             for fold, own in zip(folds, shares, strict=True):
                 rows = self._make_rows(fold.view, cached)
-                tables.append(count_groups(fold, rows, self._height(rows), group, own))
+                table = count_groups(
+                    fold,
+                    rows,
+                    self._height(rows),
+                    group,
+                    own,
+                    self_pairs=self.settings.self_pairs,
+                )
+                tables.append(table)
                 progress(1)
         return sum(tables[1:], start=tables[0]).of_all_ranks()
 
@@ -197,16 +209,20 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         number: int,
         *,
         exclude: sp.csr_array | None = None,
+        hops: int | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> Positives:
         """The `number` nodes with the highest f_u(v) for every u; see `xtcl.sampling.positives`.
 
-        `exclude` is a sparse 0/1 matrix of pairs that may not be chosen.
+        `exclude` is a sparse 0/1 matrix of pairs that may not be chosen. With `hops` only nodes at
+        most so many links away are candidates (Section 3.3 of the paper).
         """
         if number < 1:
             raise UsageError(f"The number of positives must be at least 1, not {number}.")
+        if hops is not None and hops < 1:
+            raise UsageError(f"hops={hops} must be at least 1, or None for no limit.")
         rows = self._fitted_rows()
-        stored = StoredPositives.of(self, number, exclude)
+        stored = StoredPositives.of(self, number, exclude, hops)
         if stored is not None and (read := stored.read()) is not None:
             found, self.index_recall_ = read
             return found
@@ -219,6 +235,8 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
             height=self._height(rows),
             tie_break=self._tie_break(),
             exclude=exclude,
+            within=None if hops is None else within_hops(self.view_.adjacency, hops),
+            above_only=self.settings.above_only,
             progress=progress,
         )
         self.index_recall_ = rows.index_recall

@@ -236,7 +236,9 @@ def sample_positives(
         return SampledPositives(sampler, saved["nodes"].numpy(), float(saved["trust"]))
     with options.progress.stage("finding positives", sampler.view_.num_nodes) as advance:
         unwanted = task.excluded(sampler.view_, recipe)
-        candidates = sampler.positives(recipe.positives, exclude=unwanted, progress=advance)
+        candidates = sampler.positives(
+            recipe.positives, exclude=unwanted, hops=recipe.hops, progress=advance
+        )
     found = SampledPositives.select(candidates, sampler, recipe)
     trust = torch.tensor(found.trust, dtype=torch.float64)
     kept = {"nodes": torch.from_numpy(found.positives), "trust": trust}

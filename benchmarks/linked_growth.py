@@ -1,0 +1,238 @@
+"""The O(E) mode of Section 3.3 of the paper: seconds, peak memory, growth, and accuracy.
+
+    python benchmarks/linked_growth.py --out DIR [--links 10000,30000,...] [--cap 32] [--nine]
+    python benchmarks/linked_growth.py --out DIR --datasets cora,citeseer
+        [--modes linked,top-k,exact] [--sampling]
+
+In this mode relations of attributes and labels compare linked nodes only (`relations="linked"`),
+the others search within reach of a node (`cap`), and positives are chosen among linked nodes
+(`hops=1`). No part is computed for all pairs. `--nine` adds PageRank, which the mode leaves out.
+
+Without `--datasets`: random graphs with twice as many links as nodes, as in the paper's figure of
+training time, 128 attributes in clusters, 8 classes and labels for a tenth of the nodes. The stages
+are the relations, one column for each, the rest of learning the weights (`sampler`, five folds),
+and the rest of finding the 20 best of every node (`positives`). Every size runs in a process of its
+own; memory is the peak above what the process held when the graph was there; seconds are those of
+one core. DIR gets `linked_growth.json` and `linked_growth.md`.
+
+With `--datasets`: a fit of each data set in each mode, for nodes, with a tenth of the labels and
+split 0: accuracy, seconds of one core, and the peak above what the process held with the graph.
+DIR gets `linked_accuracy.json` and `linked_accuracy.md`; fits that are there are kept. With
+`--sampling` only weights and positives are computed, in place of the whole fit: `linked_sampling`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from nearest_rows import in_own_process, memory_held, most_memory, random_view
+
+from xtcl.config import FitConfig, SamplerConfig
+from xtcl.estimator import XTCL
+from xtcl.graph.datasets.load import load_dataset
+from xtcl.graph.splits import node_split
+from xtcl.lab.experiments.training_time import fit_growth
+from xtcl.relations.pagerank import PageRank
+from xtcl.relations.registry import resolve_relations
+from xtcl.relations.row_source import TopKSource
+from xtcl.relations.sparse import SparseRows
+from xtcl.sampling.xgsampler import XGSampler
+from xtcl.tasks import make_task
+from xtcl.tasks.fit import FitOptions, sample_positives
+from xtcl.tasks.training_data import training_data
+
+POSITIVES = 20
+LINKS_A_NODE = 2
+MODES = ("linked", "top-k", "exact")
+
+
+def measure(links: int, cap: int, nine: bool, answer: Connection) -> None:
+    """Fit the sampler, find positives among linked nodes; send what each part took."""
+    torch.set_num_threads(1)
+    spent = clock_relations()
+    count = links // LINKS_A_NODE
+    view = random_view(count, links_a_node=LINKS_A_NODE)
+    before = memory_held()
+    start = time.process_time()
+    relations = [*resolve_relations("linked"), *([PageRank()] if nine else [])]
+    sampler = XGSampler(relations, SamplerConfig(cap=cap))
+    sampler.fit(view, make_task("nodes").folds(view, 5, np.random.default_rng(0)))
+    learned, of_learning = time.process_time(), sum(spent.values())
+    sampler.positives(POSITIVES, hops=1)
+    end = time.process_time()
+    answer.send(
+        {
+            "links": links,
+            "nodes": count,
+            "seconds": end - start,
+            **{relation.name: spent[relation.name] for relation in relations},
+            "sampler": learned - start - of_learning,
+            "positives": end - learned - (sum(spent.values()) - of_learning),
+            "peak_mb": (most_memory() - before) / 2**20,
+        }
+    )
+
+
+def clock_relations() -> defaultdict[str, float]:
+    """Gets, by relation, the seconds of its searches from now on, with their preparation."""
+    spent: defaultdict[str, float] = defaultdict(float)
+    rows = TopKSource.rows
+
+    def clocked(self: TopKSource, nodes: torch.Tensor) -> SparseRows:
+        start = time.process_time()
+        found = rows(self, nodes)
+        spent[self.relation.name] += time.process_time() - start
+        return found
+
+    TopKSource.rows = clocked  # type: ignore[method-assign]
+    return spent
+
+
+def growth_table(found: Sequence[dict[str, Any]]) -> str:
+    """A line a size, in Markdown, and below it the exponent of every column."""
+    columns = [name for name in found[0] if name not in ("links", "nodes")]
+    lines = [
+        "| links | nodes | " + " | ".join(columns).replace("peak_mb", "peak MB") + " |",
+        "|---|---|" + "---|" * len(columns),
+    ]
+    for entry in found:
+        seconds = (f"{entry[name]:.3g}" for name in columns[:-1])
+        figures = " | ".join([*seconds, f"{entry['peak_mb']:.0f}"])
+        lines.append(f"| {entry['links']:,} | {entry['nodes']:,} | {figures} |")
+    if len(found) > 2:
+        sizes = [entry["links"] for entry in found]
+        exponents = (
+            fit_growth(sizes, [max(entry[name], 1e-3) for entry in found]).exponent
+            for name in columns
+        )
+        lines.append("| exponent |  | " + " | ".join(f"{e:.2f}" for e in exponents) + " |")
+    return "\n".join(lines)
+
+
+def fit(dataset: str, mode: str, cap: int, answer: Connection) -> None:
+    """Fit and score one data set in one mode; send accuracy, seconds and memory."""
+    torch.set_num_threads(1)
+    graph = load_dataset(dataset)
+    split = node_split(graph, train=0.1, seed=0)
+    recipe, relations = settings(mode, cap)
+    before = memory_held()
+    start = time.process_time()
+    model = XTCL(device="cpu", recipe=recipe, relations=relations).fit(graph, split)
+    seconds = time.process_time() - start
+    answer.send(
+        {
+            "dataset": dataset,
+            "mode": mode,
+            "accuracy": 100 * model.score(split),
+            "seconds": seconds,
+            "peak_mb": (most_memory() - before) / 2**20,
+        }
+    )
+
+
+def settings(mode: str, cap: int) -> tuple[FitConfig, str]:
+    """The recipe and the relations of a mode."""
+    recipe = make_task("nodes").recipe("gcn")
+    if mode == "exact":
+        return recipe, "paper"
+    recipe = replace(recipe, sampler=replace(recipe.sampler, cap=cap))
+    return (replace(recipe, hops=1), "linked") if mode == "linked" else (recipe, "paper")
+
+
+def sample(dataset: str, mode: str, cap: int, answer: Connection) -> None:
+    """Learn the weights and find the positives of one data set; send seconds and memory."""
+    torch.set_num_threads(1)
+    graph = load_dataset(dataset)
+    side = training_data(graph, node_split(graph, train=0.1, seed=0))
+    recipe, relations = settings(mode, cap)
+    before = memory_held()
+    start = time.process_time()
+    found = sample_positives(
+        side.graph, make_task("nodes"), recipe, FitOptions(relations=relations)
+    )
+    answer.send(
+        {
+            "dataset": dataset,
+            "mode": mode,
+            "positives_a_node": float((found.positives >= 0).sum(axis=1).mean()),
+            "seconds": time.process_time() - start,
+            "peak_mb": (most_memory() - before) / 2**20,
+        }
+    )
+
+
+def sampling_table(found: Sequence[dict[str, Any]]) -> str:
+    """A line a data set and mode, in Markdown."""
+    lines = ["| data set | mode | positives a node | seconds | peak MB |", "|---|---|---|---|---|"]
+    for entry in found:
+        figures = [f"{entry['positives_a_node']:.1f}", f"{entry['seconds']:.1f}"]
+        cells = [entry["dataset"], entry["mode"], *figures, f"{entry['peak_mb']:.0f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def accuracy_table(found: Sequence[dict[str, Any]]) -> str:
+    """A line a fit, in Markdown."""
+    lines = ["| data set | mode | accuracy | seconds | peak MB |", "|---|---|---|---|---|"]
+    for entry in found:
+        figures = f"{entry['accuracy']:.2f} | {entry['seconds']:.0f} | {entry['peak_mb']:.0f}"
+        lines.append(f"| {entry['dataset']} | {entry['mode']} | {figures} |")
+    return "\n".join(lines)
+
+
+def keep(
+    found: list[dict[str, Any]],
+    out: Path,
+    name: str,
+    table: Callable[[Sequence[dict[str, Any]]], str],
+) -> None:
+    """Write the figures so far: the next one may take long."""
+    print(json.dumps(found[-1]), flush=True)
+    (out / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    (out / f"{name}.md").write_text(table(found) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Measure growth, or accuracy with `--datasets`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--links", default="10000,30000,100000,300000,1000000")
+    parser.add_argument("--cap", type=int, default=32)
+    parser.add_argument("--nine", action="store_true", help="with PageRank")
+    parser.add_argument("--datasets", help="fit these data sets, such as cora,citeseer")
+    parser.add_argument("--modes", default=",".join(MODES), help="of the fits")
+    parser.add_argument("--sampling", action="store_true", help="without training and head")
+    parser.add_argument("--out", type=Path, required=True)
+    chosen = parser.parse_args()
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    found: list[dict[str, Any]] = []
+    if chosen.datasets is None:
+        for links in (int(size) for size in chosen.links.split(",")):
+            found.append(in_own_process(measure, links, chosen.cap, chosen.nine))
+            keep(found, chosen.out, "linked_growth", growth_table)
+        return
+    name, work, table = "linked_accuracy", fit, accuracy_table
+    if chosen.sampling:
+        name, work, table = "linked_sampling", sample, sampling_table
+    earlier = chosen.out / f"{name}.json"
+    if earlier.exists():
+        found = json.loads(earlier.read_text(encoding="utf-8"))
+    known = {(entry["dataset"], entry["mode"]) for entry in found}
+    for dataset in chosen.datasets.split(","):
+        for mode in chosen.modes.split(","):
+            if (dataset, mode) not in known:
+                found.append(in_own_process(work, dataset, mode, chosen.cap))
+                keep(found, chosen.out, name, table)
+
+
+if __name__ == "__main__":
+    main()
