@@ -516,7 +516,7 @@ def test_relations_may_be_any_iterable() -> None:
         ({"memory": "much"}, "memory='much' is not a number of bytes"),
         ({"memory": 0}, "memory='0' is not a number of bytes"),
         ({"random_state": -1}, "random_state=-1 must be"),
-        ({"random_state": None}, "random_state=None must be"),
+        ({"random_state": "now"}, "random_state=now must be"),
         ({"random_state": 2**32}, "random_state=4294967296 must be"),
         ({"relations": "links"}, "There is no relation 'links'. Did you mean 'link'"),
         ({"relations": []}, "at least one relation"),
@@ -584,7 +584,7 @@ def test_a_split_of_another_graph_is_named() -> None:
 
 
 def test_what_is_no_graph_is_named() -> None:
-    with pytest.raises(UsageError, match="A list is no graph"):
+    with pytest.raises(UsageError, match="list is no graph"):
         small_model().fit([[0, 1]])
 
 

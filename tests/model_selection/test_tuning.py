@@ -160,7 +160,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
-from test_tune import search
+from test_tuning import search
 from xtcl.model_selection import tuning as module
 
 scores = iter([0.5, 0.4])

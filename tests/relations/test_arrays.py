@@ -101,7 +101,7 @@ def test_every_kind_of_graph_is_taken() -> None:
     expected = Link().matrix(GRAPH)
     for graph in (GRAPH.to_pyg(), GRAPH.to_networkx(), TrainingView.of(GRAPH)):
         np.testing.assert_array_equal(Link().matrix(graph), expected)
-    with pytest.raises(UsageError, match=r"A dict is no graph"):
+    with pytest.raises(UsageError, match=r"dict is no graph"):
         Link().matrix({})
 
 
