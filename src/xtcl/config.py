@@ -376,7 +376,9 @@ class FitConfig:
     `self_training_threshold` are labels for a second fit of it (1: never). With `signals`, hidden
     links decide how much degrees and relations count beside the embeddings in the score of a pair.
 
-    With `hops` the sampler's positives of a node are at most so many links away (None: anywhere).
+    `strategy` is how positives are chosen, by a name of `xtcl.sampling.strategies`: "learned",
+    "uniform", "same-label", "naive", or a mixture such as "learned+uniform". With `hops` the
+    positives of a node are at most so many links away (None: anywhere).
     """
 
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
@@ -391,6 +393,7 @@ class FitConfig:
     downweight: float = 1.0
     self_training_threshold: float = 1.0
     signals: bool = False
+    strategy: str = "learned"
     hops: int | None = None
 
     def __post_init__(self) -> None:
@@ -442,6 +445,7 @@ class FitConfig:
             positives=self.positives,
             num_positives_per_step=None,
             ensembles=(EnsembleConfig((single,)),),
+            strategy=self.strategy,
             hops=self.hops,
         )
 

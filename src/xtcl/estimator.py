@@ -24,7 +24,7 @@ from xtcl.prepare import FitSettings, PreparedFit, environment, prepare, resolve
 from xtcl.progress import Progress, progress_of
 from xtcl.relations import Relation, RelationStore
 from xtcl.renamed import warn_renamed
-from xtcl.sampling import PairExplanation, RelationWeight
+from xtcl.sampling import PairExplanation, PositiveStrategy, RelationWeight
 from xtcl.tasks import make_task
 from xtcl.tasks.custom import CustomTask
 from xtcl.tasks.fit import FittedTask, fit_task
@@ -105,9 +105,13 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         "paper" is Algorithm 1 and Equation 1 as printed; see `FitConfig.as_in_paper`.
     recipe : FitConfig or None
         Every setting of the fit at once, as `xtcl tune` finds it; None is the task's own.
-    crossfit, positives, negatives, width : int or None
-        Single settings instead of the recipe's: folds, the paper's B, negatives of a step, columns
-        of each encoder.
+    crossfit, negatives, width : int or None
+        Single settings instead of the recipe's: folds, negatives of a step, columns of each
+        encoder.
+    positives : int, name, PositiveStrategy or None
+        A number is the paper's B, instead of the recipe's. A name or an object is the strategy by
+        which positives are chosen: "learned" (the recipe's), "uniform", "same-label", "naive", a
+        mixture such as "learned+uniform", or your own; see `xtcl.sampling.strategies`.
     quantiles : sequence of float or None
         The quantiles of a row at which its thresholds lie, instead of the recipe's.
     temperature, learning_rate : float or None
@@ -181,7 +185,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         recipe: FitConfig | None = None,
         crossfit: int | None = None,
         quantiles: Sequence[float] | None = None,
-        positives: int | None = None,
+        positives: int | str | PositiveStrategy | None = None,
         negatives: int | None = None,
         temperature: float | None = None,
         similarity: str | None = None,

@@ -9,6 +9,7 @@ import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,6 +34,7 @@ from xtcl.relations.own import FunctionRelation
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
+from xtcl.sampling.strategies import PositiveStrategy, make_strategy
 from xtcl.tasks import TASKS, make_task
 from xtcl.tasks.fit import FitOptions
 from xtcl.tasks.task import Task
@@ -79,6 +81,7 @@ class FitSettings:
     config: FitConfig
     encoder: str | nn.Module
     relations: Sequence[Relation]
+    strategy: PositiveStrategy
     use_labels: bool
     device: torch.device
     memory: int | None
@@ -102,6 +105,7 @@ class FitSettings:
             config=config,
             encoder=model.encoder,
             relations=resolve_relations(model.relations, printed=config.sampler.printed_relations),
+            strategy=strategy_of(model) or make_strategy(config.strategy),
             use_labels=model.use_labels,
             device=pick_device(model.device),
             memory=None if model.memory is None else parse_memory(model.memory),
@@ -154,6 +158,7 @@ class PreparedFit:
         return FitOptions(
             encoder=settings.encoder,
             relations=settings.relations,
+            strategy=settings.strategy,
             seed=settings.seed,
             device=settings.device,
             block_rows=self.plan.block_rows,
@@ -181,6 +186,7 @@ class PreparedFit:
             "task": settings.task.name if named else _task(settings.task),
             "encoder": describe_value(settings.encoder),
             "relations": [_relation(relation) for relation in settings.relations],
+            "strategy": _strategy(settings.strategy),
             "seed": settings.seed,
             "device": settings.device.type,  # random states of one do not fit another
         }
@@ -197,6 +203,11 @@ def _relation(relation: Relation) -> list[Any]:
         {name: describe_value(getattr(relation, name)) for name in names},
         [describe_value(each) for each in functions],
     ]
+
+
+def _strategy(strategy: PositiveStrategy) -> list[Any]:
+    values = {name: describe_value(value) for name, value in strategy.get_params(deep=False).items()}
+    return [*describe_class(type(strategy)), values]
 
 
 def _task(task: Task) -> list[Any]:
@@ -342,13 +353,29 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
         )
 
     config = replace(config, sampler=replace(config.sampler, **sampler))
-    config = replace(
-        config.map_encoders(changed), **_given(model, "crossfit", "positives")
-    ).validated()
+    config = replace(config.map_encoders(changed), **_given(model, "crossfit"))
+    strategy = strategy_of(model)
+    if strategy is not None:
+        config = strategy.configure(config)
+    elif isinstance(model.positives, Integral):
+        config = replace(config, positives=int(model.positives))
+    config = config.validated()
     for ensemble in config.ensembles:
         for member in ensemble.encoders:
             check_encoder_options(model.encoder, member.encoder)
     return config
+
+
+def strategy_of(model: XTCL) -> PositiveStrategy | None:
+    """The strategy that `positives` names or is; None where it is a number of positives."""
+    given = model.positives
+    if isinstance(given, str):
+        return make_strategy(given)
+    if given is None or isinstance(given, (Integral, PositiveStrategy)):
+        return given if isinstance(given, PositiveStrategy) else None
+    raise UsageError(
+        f"positives={given!r} must be a number, a name such as 'uniform', or a PositiveStrategy."
+    )
 
 
 def _given(model: XTCL, *names: str) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from xtcl.graph.graph import Graph
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.propagation import Propagation, edge_index_of
 from xtcl.relations.sparse import CSRGraph
-from xtcl.training.batch import LinkDropout, PositiveLists, draw_positives
+from xtcl.sampling.positive_lists import PositiveLists, draw_positives
+from xtcl.training.batch import LinkDropout
 
 
 def seeded(seed: int) -> torch.Generator:

@@ -20,6 +20,7 @@ HOMES = {
     "xtcl-gcn": "xtcl.baselines.method:XTCLGCN",
     "xtcl-gat": "xtcl.baselines.method:XTCLGAT",
     "sscl": "xtcl.lab.methods.contrastive:SSCL",
+    "sscl-all": "xtcl.lab.methods.contrastive:SSCLAll",
     "scl": "xtcl.lab.methods.contrastive:SCL",
     "ceiling-scl": "xtcl.lab.methods.contrastive:CeilingSCL",
     "naive-tcl": "xtcl.lab.methods.contrastive:NaiveTCL",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -65,8 +65,14 @@ class XTCLMethod(Method):
     ) -> Predictions:
         """Fit embeddings and head."""
         self.check_task(task)
-        options = FitOptions(encoder=self.encoder, seed=seed, device=device, progress=progress)
+        if task == "nodes":
+            _ = side.labels  # refuses a graph without any
+        options = self.options(seed=seed, device=device, progress=progress)
         return fit_task(side, make_task(task), self.recipe_for(task), options).answer
+
+    def options(self, **given: Any) -> FitOptions:
+        """What a fit takes besides data, task and recipe."""
+        return FitOptions(encoder=self.encoder, **given)
 
     def recipe_for(self, task: str) -> FitConfig:
         """The recipe that a fit for `task` follows."""

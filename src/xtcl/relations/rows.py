@@ -77,6 +77,9 @@ class RelationRows(Protocol):
         rank's share of a `whole` pass, the store may have their rows as part of that.
         """
 
+    def above(self, nodes: Tensor) -> Iterator[SparseRows]:
+        """Yield the above pairs of `nodes` [b], relation by relation."""
+
     def listed(self, nodes: Tensor, candidates: Tensor | None = None) -> SparseRows:
         """The pairs of `nodes` with all nodes, or with `candidates`, whose code is not 0.
 
@@ -249,6 +252,12 @@ class DenseRows:
         if candidates is not None:
             levels = (level[:, candidates] for level in levels)
         return encode(levels, len(self.relations), len(self.quantiles))
+
+    def above(self, nodes: Tensor) -> Iterator[SparseRows]:
+        """Yield the above pairs of `nodes` [b], relation by relation."""
+        for level in self.levels(nodes):
+            row, node = torch.nonzero(level, as_tuple=True)
+            yield SparseRows(row, node, len(nodes))
 
     def listed(self, nodes: Tensor, candidates: Tensor | None = None) -> SparseRows:
         """The pairs of `nodes` whose code is not 0, from codes of whole rows."""

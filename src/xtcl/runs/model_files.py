@@ -28,6 +28,7 @@ from xtcl.nn import encoder_factory
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.relations.view import TrainingView
+from xtcl.sampling.strategies import PositiveStrategy
 from xtcl.sampling.xgsampler import XGSampler, counts_to_arrays, sampler_from_counts
 from xtcl.tasks import TASKS, make_task
 from xtcl.tasks.fit import FittedTask
@@ -106,11 +107,13 @@ def save_model(model: XTCL, folder: Path) -> None:
 
 def plain_parameters(model: XTCL) -> dict[str, object]:
     """The estimator's parameters that are saved, with names in the place of objects."""
-    stored = {k: v for k, v in model.get_params().items() if k not in _LOCAL_PARAMETERS}
+    stored = {k: v for k, v in model.get_params(deep=False).items() if k not in _LOCAL_PARAMETERS}
     stored["task"] = model.fitted_task_.task.name
     stored["encoder"] = model.encoder if isinstance(model.encoder, str) else "own"
     stored["relations"] = [relation.name for relation in model.sampler_.relations_]
     stored["random_state"] = model.random_state_
+    if isinstance(model.positives, PositiveStrategy):
+        stored["positives"] = model.positives.name
     stored["recipe"] = None if model.recipe is None else asdict(model.recipe)
     return {name: to_builtin(value) for name, value in stored.items()}
 

@@ -1,8 +1,33 @@
-"""From similarities to positives: patterns, boosted stumps, cross-fitting, the best candidates."""
+"""From similarities to positives: patterns, boosted stumps, cross-fitting, strategies."""
 
 from __future__ import annotations
 
 from xtcl.sampling.positives import Positives
+from xtcl.sampling.strategies import (
+    AllLabelPositives,
+    LearnedPositives,
+    MixedPositives,
+    NaivePositives,
+    PositiveSource,
+    PositiveStrategy,
+    PositiveTable,
+    SameLabelPositives,
+    UniformPositives,
+)
 from xtcl.sampling.xgsampler import PairExplanation, RelationWeight, XGSampler
 
-__all__ = ["PairExplanation", "Positives", "RelationWeight", "XGSampler"]
+__all__ = [
+    "AllLabelPositives",
+    "LearnedPositives",
+    "MixedPositives",
+    "NaivePositives",
+    "PairExplanation",
+    "PositiveSource",
+    "PositiveStrategy",
+    "PositiveTable",
+    "Positives",
+    "RelationWeight",
+    "SameLabelPositives",
+    "UniformPositives",
+    "XGSampler",
+]

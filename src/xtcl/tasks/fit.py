@@ -13,6 +13,7 @@ from torch import nn
 
 from xtcl.config import EnsembleConfig, FitConfig
 from xtcl.distributed import world
+from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.nn import encoder_factory
 from xtcl.nn.encoder import encoder_inputs
@@ -21,9 +22,10 @@ from xtcl.nn.functional import clear_tensor_caches
 from xtcl.nn.loss import Loss
 from xtcl.progress import Progress
 from xtcl.relations.relation import Relation
+from xtcl.relations.rows import NO_NODE
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.positives import Positives
+from xtcl.sampling.strategies import PositiveSource, PositiveStrategy, PositiveTable, make_strategy
 from xtcl.sampling.xgsampler import XGSampler, counts_to_arrays, sampler_from_counts
 from xtcl.tasks.results import NO_SCORE, FittedEmbedding, Predictions
 from xtcl.tasks.task import Selected, Task
@@ -168,6 +170,7 @@ class FitOptions:
 
     encoder: str | nn.Module = "gcn"
     relations: str | Sequence[str | Relation] = "paper"
+    strategy: PositiveStrategy | None = None  # in place of the one that the recipe names
     loss: Loss | None = None  # in place of Equation 1
     seed: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
@@ -183,25 +186,11 @@ class FitOptions:
 
 
 class SampledPositives(NamedTuple):
-    """The fitted sampler, and the table [V, B] of positives.
-
-    `trust` is the share of the best candidates that are likely enough. It is at least 1 / B, so
-    that the encoders keep some weight.
-    """
+    """The fitted sampler, the table [V, B] of positives, and how far they are trusted."""
 
     sampler: XGSampler
     positives: np.ndarray
     trust: float = 1.0
-
-    @classmethod
-    def select(
-        cls, candidates: Positives, sampler: XGSampler, recipe: FitConfig
-    ) -> SampledPositives:
-        """The candidates that the configuration takes for positives."""
-        likely = (candidates.probabilities >= recipe.min_probability)[candidates.filled]
-        share = float(likely.mean()) if len(likely) else 0.0
-        nodes = candidates.likely(recipe.min_probability).nodes
-        return cls(sampler, nodes, max(share, 1 / recipe.positives))
 
 
 def fit_sampler(training: Graph, task: Task, recipe: FitConfig, options: FitOptions) -> XGSampler:
@@ -229,23 +218,47 @@ def fit_sampler(training: Graph, task: Task, recipe: FitConfig, options: FitOpti
 def sample_positives(
     training: Graph, task: Task, recipe: FitConfig, options: FitOptions
 ) -> SampledPositives:
-    """Fit the sampler and take every node's best candidates."""
+    """Fit the sampler, and take every node's positives by the strategy of the fit."""
     sampler = fit_sampler(training, task, recipe, options)
     saved = options.checkpoints.load("positives")
     if saved is not None:
         return SampledPositives(sampler, saved["nodes"].numpy(), float(saved["trust"]))
+    strategy = options.strategy or make_strategy(recipe.strategy)
     with options.progress.stage("finding positives", sampler.view_.num_nodes) as advance:
-        unwanted = task.excluded(sampler.view_, recipe)
-        candidates = sampler.positives(
-            recipe.positives, exclude=unwanted, hops=recipe.hops, progress=advance
+        source = PositiveSource(
+            training,
+            sampler,
+            options.seed,
+            recipe.min_probability,
+            recipe.hops,
+            task.excluded(sampler.view_, recipe),
+            advance,
         )
-    found = SampledPositives.select(candidates, sampler, recipe)
-    trust = torch.tensor(found.trust, dtype=torch.float64)
-    kept = {"nodes": torch.from_numpy(found.positives), "trust": trust}
+        table = strategy.table(source, recipe.positives)
+    nodes, trust = _checked(table, strategy, training)
+    kept = {"nodes": torch.from_numpy(nodes), "trust": torch.tensor(trust, dtype=torch.float64)}
     options.checkpoints.save("positives", kept)
     if not options.keep_relations:
         sampler.forget_relations()
-    return found
+    return SampledPositives(sampler, nodes, trust)
+
+
+def _checked(table: PositiveTable, strategy: PositiveStrategy, training: Graph) -> PositiveTable:
+    """The table; one that training cannot use is refused."""
+    nodes = np.asarray(table.nodes)
+    fits = nodes.ndim == 2 and len(nodes) == training.num_nodes and nodes.dtype.kind in "iu"
+    if not fits or (nodes < NO_NODE).any() or (nodes >= training.num_nodes).any():
+        raise UsageError(
+            f"The strategy '{strategy.name}' returned an array of shape {list(nodes.shape)} and "
+            f"type {nodes.dtype} as positives of {training.num_nodes} nodes: return one row of "
+            "node numbers for each node, with -1 in empty places."
+        )
+    if not (nodes >= 0).any():
+        raise DataError(
+            f"The strategy '{strategy.name}' finds no positive for any node of graph "
+            f"'{training.name}': give more labels or links, or attributes that say more."
+        )
+    return table._replace(nodes=nodes.astype(np.int64, copy=False))
 
 
 def train_ensemble(

@@ -16,13 +16,13 @@ from xtcl.graph.graph import Graph
 from xtcl.nn.functional import normalize
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold, link_folds
+from xtcl.sampling.positive_lists import PositiveLists
 from xtcl.tasks.link_head import LINK_SCORERS, LinkHead, SignalHead, fit_link_head
 from xtcl.tasks.logistic import RowMatrix, checked_rows
 from xtcl.tasks.metrics import auc, device_auc
 from xtcl.tasks.results import NO_SCORE, FittedEmbedding, LinkScores
 from xtcl.tasks.task import Selected, Task
 from xtcl.tasks.training_data import TrainingData
-from xtcl.training.batch import PositiveLists
 from xtcl.training.early_stopping import EmbeddingScorer
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from torch import Tensor
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, SamplerConfig, TrainingConfig
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold, label_folds
+from xtcl.sampling.positive_lists import PositiveLists
 from xtcl.tasks.logistic import LogisticHead, fit_logistic, refit_logistic, scored_rows, take_rows
 from xtcl.tasks.results import ComputedPredictions, FittedEmbedding, NodePredictions
 from xtcl.tasks.self_training import SELF_TRAINING_THRESHOLD, self_train
 from xtcl.tasks.task import Selected, Task
 from xtcl.tasks.training_data import TrainingData
-from xtcl.training.batch import PositiveLists
 
 EPOCH_ANCHORS = 20_480
 """About what PubMed has. Weights are as many on a larger graph, and need no more steps."""

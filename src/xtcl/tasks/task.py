@@ -18,10 +18,10 @@ from torch import Tensor
 from xtcl.config import EnsembleConfig, FitConfig, to_builtin
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold
+from xtcl.sampling.positive_lists import PositiveLists
 from xtcl.tasks.link_head import SignalHead
 from xtcl.tasks.results import FittedEmbedding, Predictions
 from xtcl.tasks.training_data import TrainingData
-from xtcl.training.batch import PositiveLists
 
 if TYPE_CHECKING:
     from xtcl.tasks.fit import Trial

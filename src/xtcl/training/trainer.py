@@ -19,14 +19,8 @@ from xtcl.nn.functional import clear_tensor_caches
 from xtcl.nn.gcn import GCNEncoder
 from xtcl.nn.loss import Loss, contrastive_loss
 from xtcl.nn.propagation import EdgeIndex
-from xtcl.training.batch import (
-    Batch,
-    LinkDropout,
-    PositiveLists,
-    all_reduced_backward,
-    draw_positives,
-    local_batch,
-)
+from xtcl.sampling.positive_lists import PositiveLists, draw_positives
+from xtcl.training.batch import Batch, LinkDropout, all_reduced_backward, local_batch
 from xtcl.training.checkpoint import NullCheckpoints, TrainingState
 from xtcl.training.early_stopping import EarlyStopping
 from xtcl.training.neighbor_sampling import MiniBatch, layer_wise

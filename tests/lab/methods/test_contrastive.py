@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
-from dense import all_rows
 from small_runs import Recorder, narrow
 
 from xtcl.baselines.method import XTCLGCN
-from xtcl.config import EncoderConfig, FitConfig, SamplerConfig
+from xtcl.config import EncoderConfig, FitConfig
 from xtcl.errors import DataError, UsageError
+from xtcl.estimator import XTCL
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import node_split
-from xtcl.lab.methods import contrastive as sscl
-from xtcl.lab.methods.contrastive import SCL, SSCL, CeilingSCL, Contrastive, NaiveTCL, with_truth
+from xtcl.lab.methods.contrastive import (
+    SCL,
+    SSCL,
+    CeilingSCL,
+    Contrastive,
+    NaiveTCL,
+    SSCLAll,
+    with_truth,
+)
 from xtcl.progress import Progress
-from xtcl.relations.registry import resolve_relations
-from xtcl.relations.view import LABELS, TrainingView
-from xtcl.tasks.fit import FitOptions, sample_positives
 from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.results import NodePredictions
@@ -31,10 +34,6 @@ from xtcl.tasks.training_data import TrainingData, training_data
 
 CPU = torch.device("cpu")
 RECIPE = narrow(NodeClassification().recipe("gcn"), 4)
-# On so few nodes the 99th percentile would leave one node above; a recipe's last quantile counts.
-MANY = FitConfig(sampler=SamplerConfig(quantiles=(0.3, 0.85)), positives=4000)
-Listing = list[dict[int, float]]
-"""For each node the chance with which a draw gives each of its positives."""
 
 
 def tiny() -> TrainingData:
@@ -56,98 +55,6 @@ TINY = tiny()
 TRUTH = np.where(TINY.labels >= 0, TINY.labels, np.arange(30) % 3)
 
 
-def table_of(method: Contrastive, side: TrainingData = TINY, seed: int = 0) -> np.ndarray:
-    return method.positives(side, MANY, FitOptions(seed=seed, device=CPU))
-
-
-def near(side: TrainingData) -> Listing:
-    """From the formula: a relation that has somebody above, then somebody above."""
-    view = TrainingView.of(side.graph, ())
-    listing: Listing = []
-    relations = [r for r in resolve_relations("paper") if LABELS not in r.reads]
-    assert len(relations) == 7
-    rows = [all_rows(relation, view) for relation in relations]
-    for u in range(view.num_nodes):
-        others = [v for v in range(view.num_nodes) if v != u]
-        above = []
-        for similarity in rows:
-            eta = np.quantile(similarity[u, others], 0.85, method="higher")
-            above.append([v for v in others if similarity[u, v] >= eta and similarity[u, v] > 0])
-        there = [nodes for nodes in above if nodes]
-        chances: dict[int, float] = {}
-        for nodes in there:
-            for v in nodes:
-                chances[v] = chances.get(v, 0.0) + 1 / len(there) / len(nodes)
-        listing.append(chances)
-    return listing
-
-
-def alike(labels: np.ndarray) -> Listing:
-    """From the formula: any other node of the same known class."""
-    listing: Listing = []
-    for u, label in enumerate(labels):
-        same = [v for v, other in enumerate(labels) if v != u and other == label >= 0]
-        listing.append({v: 1 / len(same) for v in same})
-    return listing
-
-
-def labels_first(labels: np.ndarray, side: TrainingData) -> Listing:
-    return [same or close for same, close in zip(alike(labels), near(side), strict=True)]
-
-
-@pytest.mark.parametrize(
-    ("method", "expected"),
-    [
-        (SSCL(), near(TINY)),
-        (SCL(), alike(TINY.labels)),
-        (CeilingSCL(TRUTH), alike(TRUTH)),
-        (NaiveTCL(), labels_first(TINY.labels, TINY)),
-    ],
-    ids=["sscl", "scl", "ceiling-scl", "naive-tcl"],
-)
-def test_positives_are_those_of_a_plain_listing(method: Contrastive, expected: Listing) -> None:
-    table = table_of(method)
-    assert table.shape == (30, 4000)
-    for u, chances in enumerate(expected):
-        drawn = Counter(table[u].tolist())
-        if not chances:
-            assert drawn == {-1: 4000}
-            continue
-        assert drawn.keys() == chances.keys()
-        for v, chance in chances.items():
-            error = (chance * (1 - chance) / 4000) ** 0.5
-            assert abs(drawn[v] / 4000 - chance) <= 5 * error + 1e-9
-
-
-def test_the_awkward_nodes_are_where_the_listing_says() -> None:
-    # So that the test above cannot pass without them.
-    assert not near(TINY)[29]
-    assert near(TINY)[28]
-    assert not alike(TINY.labels)[5]
-    assert alike(TINY.labels)[0]
-    assert (table_of(SCL())[12:] == -1).all()
-    assert (table_of(NaiveTCL())[5] == table_of(SSCL())[5]).all()
-    assert (table_of(NaiveTCL())[0] == table_of(SCL())[0]).all()
-
-
-def test_draws_are_the_same_in_blocks_of_any_height(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = table_of(SSCL())
-    monkeypatch.setattr(sscl, "rows_per_block", lambda num_nodes, device: 7)
-    np.testing.assert_array_equal(table_of(SSCL()), whole)
-
-
-def test_another_seed_draws_others() -> None:
-    for method in (SSCL(), SCL(), CeilingSCL(TRUTH), NaiveTCL()):
-        np.testing.assert_array_equal(table_of(method, seed=1), table_of(method, seed=1))
-        assert (table_of(method, seed=1) != table_of(method, seed=2)).any()
-
-
-def test_self_supervised_positives_know_no_label() -> None:
-    other = TrainingData(TINY.graph.with_labels(np.roll(TINY.labels, 7)))
-    np.testing.assert_array_equal(table_of(SSCL(), other), table_of(SSCL()))
-    assert (table_of(SCL(), other) != table_of(SCL())).any()
-
-
 # Neither links nor attributes say much, and there is room to learn what positives say.
 FAINT = block_model(
     240,
@@ -162,7 +69,8 @@ SPLIT = node_split(FAINT, 0.2, seed=0)
 
 
 def methods(truth: np.ndarray | None, recipe: FitConfig = RECIPE) -> dict[str, Contrastive]:
-    found = SSCL(recipe), SCL(recipe), CeilingSCL(truth, recipe), NaiveTCL(recipe)
+    found: list[Contrastive] = [SSCL(recipe), SSCLAll(recipe), SCL(recipe), NaiveTCL(recipe)]
+    found.append(CeilingSCL(truth, recipe))
     return {method.name: method for method in found}
 
 
@@ -172,22 +80,27 @@ def fitted(method: Contrastive | XTCLGCN, side: TrainingData, seed: int = 0) -> 
     return answer
 
 
-class Borrowed(Contrastive):
+class Learned(Contrastive):
     """XTCL's own positives."""
 
     name: ClassVar[str] = "borrowed"
     title: ClassVar[str] = "Borrowed"
-
-    def positives(self, side: TrainingData, recipe: FitConfig, options: FitOptions) -> np.ndarray:
-        options = FitOptions(seed=options.seed, device=options.device)
-        return sample_positives(side.graph, NodeClassification(), recipe, options).positives
+    positives: ClassVar[str] = "learned"
 
 
 def test_with_the_positives_of_xtcl_it_is_xtcl_to_the_byte() -> None:
     side = training_data(FAINT, SPLIT)
-    everyone = replace(RECIPE, min_probability=0.0)  # then XTCL trusts its positives in full, too
-    expected = fitted(XTCLGCN(everyone), side, 4).probabilities
-    assert fitted(Borrowed(everyone), side, 4).probabilities.tobytes() == expected.tobytes()
+    expected = fitted(XTCLGCN(RECIPE), side, 4).probabilities
+    assert fitted(Learned(RECIPE), side, 4).probabilities.tobytes() == expected.tobytes()
+
+
+def test_they_are_the_estimator_with_a_strategy() -> None:
+    side = training_data(FAINT, SPLIT)
+    for name, strategy in (("sscl", "uniform"), ("scl", "same-label"), ("naive-tcl", "naive")):
+        expected = fitted(methods(None)[name], side, 3).probabilities
+        model = XTCL(recipe=RECIPE, positives=strategy, random_state=3, device="cpu")
+        found = model.fit(FAINT, SPLIT).predict_proba()
+        assert found.tobytes() == expected.tobytes()
 
 
 def test_without_a_recipe_it_is_that_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +172,9 @@ def test_awkward_graphs_are_answered(name: str) -> None:
 def test_labels_without_a_pair_are_nothing_to_contrast() -> None:
     lonely = np.full(30, -1)
     lonely[[0, 1, 2]] = [0, 1, 2]
-    with pytest.raises(DataError, match="SCL finds no positive for any node of graph 'tiny'"):
+    with pytest.raises(
+        DataError, match="'same-label' finds no positive for any node of graph 'tiny'"
+    ):
         fitted(SCL(RECIPE), TrainingData(TINY.graph.with_labels(lonely)))
 
 
@@ -273,8 +188,9 @@ def test_a_graph_without_labels_is_refused(name: str) -> None:
 def test_progress_says_whose_training_it_is() -> None:
     recorder = Recorder()
     NaiveTCL(RECIPE).fit(TINY, "nodes", seed=0, device=CPU, progress=recorder)
-    assert recorder.names == ["finding positives", "training Naive TCL", "training Naive TCL"]
-    assert [sum(done) for _, _, done in recorder.stages] == [30, 4, 4]
+    own = ["training Naive TCL", "training Naive TCL"]
+    assert recorder.names == ["learning which relations matter", "finding positives", *own]
+    assert [sum(done) for _, _, done in recorder.stages] == [5, 30, 4, 4]
 
 
 def test_only_the_ceiling_is_handed_the_true_labels() -> None:

@@ -1,36 +1,24 @@
-"""What the contrastive losses of the paper share: all of XTCL but its positives."""
+"""The contrastive losses that the paper compares: XTCL with other positives."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from xtcl.baselines.method import Method
+from xtcl.baselines.method import Method, XTCLMethod
 from xtcl.config import FitConfig
-from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.progress import Advance, Progress
-from xtcl.relations.blocks import rows_per_block
-from xtcl.relations.rows import NO_NODE, DenseRows, all_nodes
-from xtcl.relations.view import TrainingView
-from xtcl.sampling.patterns import PatternCounts
-from xtcl.sampling.xgsampler import XGSampler
-from xtcl.tasks.fit import FitOptions, SampledPositives, train_ensemble, with_head
-from xtcl.tasks.node_classification import NodeClassification
-from xtcl.tasks.results import Predictions
-from xtcl.tasks.task import Selected
-from xtcl.tasks.training_data import TrainingData
+from xtcl.sampling.strategies import AllLabelPositives, PositiveStrategy, make_strategy
+from xtcl.tasks.fit import FitOptions
 
 
-class Contrastive(Method):
-    r"""A GCN under Equation 1, with positives of the subclass's own.
+class Contrastive(XTCLMethod):
+    r"""XTCL with a GCN, and with positives by the strategy of the subclass.
 
     .. math:: \mathcal L(u) = -\frac 1B \sum_{b=1}^B \log \frac{e^{s(u, p_b)}}
               {e^{s(u, p_b)} + \sum_{k=1}^K e^{s(u, n_k)}}
@@ -39,8 +27,9 @@ class Contrastive(Method):
     Sections 2 and 4.2, compare such losses, and publish them as a figure without numbers or
     settings. Here encoders, their training, the number of positives, negatives, the attributes
     beside the embedding and the head are those of XTCL's recipe, by the same code, so that only
-    :math:`p_b` tells the systems apart. One thing has to differ: only XTCL's sampler can say how
-    far its positives are to be trusted, so those of the others are trusted in full.
+    :math:`p_b` (`xtcl.sampling.strategies`) tells the systems apart. One thing has to differ: only
+    XTCL's sampler can say how far its positives are to be trusted, so those of the others are
+    trusted in full. The sampler is fitted all the same, for the account of the relations.
 
     Test accuracy on trial splits, which no reported figure uses (Cora: seeds 1000 and 1001,
     CiteSeer: 1000), and the share of positives with the class of their node at seed 1000:
@@ -59,53 +48,27 @@ class Contrastive(Method):
     """
 
     tasks: ClassVar[frozenset[str]] = frozenset({"nodes"})
+    encoder: ClassVar[str] = "gcn"
+    positives: ClassVar[str]
+    """The name of the strategy."""
 
-    def __init__(self, recipe: FitConfig | None = None) -> None:
-        """`recipe` instead of XTCL's own for nodes; its sampler gives no more than the quantile."""
-        self.recipe = recipe
+    def strategy(self) -> PositiveStrategy:
+        """How positives are chosen."""
+        return make_strategy(self.positives)
 
-    @abstractmethod
-    def positives(self, side: TrainingData, recipe: FitConfig, options: FitOptions) -> np.ndarray:
-        """A table [V, B] with `recipe.positives` positives of each node, -1 in empty places.
+    def recipe_for(self, task: str) -> FitConfig:
+        """The recipe of XTCL, with the strategy in it."""
+        return replace(super().recipe_for(task), strategy=self.positives)
 
-        A node without any is no anchor.
-        """
-
-    def fit(
-        self,
-        side: TrainingData,
-        task: str,
-        *,
-        seed: int,
-        device: torch.device,
-        progress: Progress,
-    ) -> Predictions:
-        """Train on the positives, and fit the head."""
-        self.check_task(task)
-        nodes = NodeClassification()
-        recipe = self.recipe or nodes.recipe("gcn")
-        options = FitOptions(encoder="gcn", seed=seed, device=device, progress=progress)
-        table = self.positives(side, recipe, options)
-        if not (table >= 0).any():
-            raise DataError(
-                f"{self.title} finds no positive for any node of graph '{side.graph.name}': "
-                "give more labels or links, or attributes that say more."
-            )
-        options = replace(options, progress=_Naming(progress, self.title))
-        found = SampledPositives(unlearned_sampler(side, device), table)
-        plan = recipe.ensembles[0]
-        fitted = train_ensemble(side.graph, nodes, recipe, plan, found, options)
-        return with_head(side, nodes, recipe, Selected(plan), fitted, options).answer
-
-
-def unlearned_sampler(side: TrainingData, device: torch.device) -> XGSampler:
-    """A sampler that knows no label and has seen no pair: it prefers no relation to another."""
-    view = TrainingView.of(side.graph, device=device)
-    return XGSampler().restore(view, PatternCounts(np.zeros(0, np.int64), np.zeros((0, 2), int)))
+    def options(self, **given: Any) -> FitOptions:
+        """Those of XTCL, with the strategy; progress says whose work it is."""
+        options = super().options(**given)
+        progress = _Naming(options.progress, self.title)
+        return replace(options, strategy=self.strategy(), progress=progress)
 
 
 class _Naming(Progress):
-    """Says whose work it is."""
+    """Says whose training it is."""
 
     def __init__(self, listener: Progress, title: str) -> None:
         self.listener = listener
@@ -113,166 +76,70 @@ class _Naming(Progress):
 
     @contextmanager
     def stage(self, name: str, steps: int) -> Iterator[Advance]:
-        with self.listener.stage(f"{name} {self.title}", steps) as advance:
+        named = f"{name} {self.title}" if name == "training" else name
+        with self.listener.stage(named, steps) as advance:
             yield advance
 
 
+class SSCL(Contrastive):
+    """XTCL without labels: `UniformPositives` over the relations that read none (Definition 1)."""
+
+    name: ClassVar[str] = "sscl"
+    title: ClassVar[str] = "SSCL"
+    positives: ClassVar[str] = "uniform"
+
+
+class SSCLAll(Contrastive):
+    """SSCL over all nine relations, as XTCL has them: what is left is what weights are worth."""
+
+    name: ClassVar[str] = "sscl-all"
+    title: ClassVar[str] = "SSCL (nine relations)"
+    positives: ClassVar[str] = "uniform-all"
+
+
+class SCL(Contrastive):
+    """XTCL with labels alone: `SameLabelPositives` (Definition 2).
+
+    Negatives are random nodes of the graph, labelled or not.
+    """
+
+    name: ClassVar[str] = "scl"
+    title: ClassVar[str] = "SCL"
+    positives: ClassVar[str] = "same-label"
+
+
+class NaiveTCL(Contrastive):
+    """SCL for labelled nodes, SSCL for all the others: `NaivePositives` (Definition 7)."""
+
+    name: ClassVar[str] = "naive-tcl"
+    title: ClassVar[str] = "Naive TCL"
+    positives: ClassVar[str] = "naive"
+
+
 class CeilingSCL(Contrastive):
-    r"""XTCL with the true classes of all nodes. It sees the test labels: no competitor.
+    """XTCL with the true classes of all nodes: `AllLabelPositives` (Definition 6).
 
-    .. math:: p_b \sim \mathcal U\{v \in V \setminus u \mid y_v = y_u\}, \qquad u \in V
-
-    Definition 6 of Lin and Neville (2024): what the loss could do with positives that are always
-    right. The encoder trains on the true labels of all nodes, test nodes included; the head is
-    fitted on training labels as ever. The training side holds no such labels, so whoever wants the
-    ceiling has to hand them over as `truth`, and a method made by name alone refuses to fit. Cost
-    of the positives: O(V B).
+    It sees the test labels, and is no competitor. The encoder trains on the true labels of all
+    nodes; the head is fitted on training labels as ever. Whoever wants the ceiling has to give the
+    labels as `truth`, and a method made by name alone refuses to fit.
     """
 
     name: ClassVar[str] = "ceiling-scl"
     title: ClassVar[str] = "Ceiling SCL (sees the test labels)"
+    positives: ClassVar[str] = "all-labels"
 
     def __init__(self, truth: np.ndarray | None = None, recipe: FitConfig | None = None) -> None:
         """`truth` holds the label code of every node, -1 where it is unknown."""
         super().__init__(recipe)
         self.truth = truth
 
-    def positives(self, side: TrainingData, recipe: FitConfig, options: FitOptions) -> np.ndarray:
+    def strategy(self) -> PositiveStrategy:
         """Any nodes of the same class."""
-        return class_positives(self._true_labels(side), recipe.positives, seed=options.seed)
-
-    def _true_labels(self, side: TrainingData) -> np.ndarray:
-        if self.truth is None:
-            raise UsageError(
-                f"{self.title} needs the true labels of all nodes, which no fit is shown: hand "
-                "them over as CeilingSCL(truth=graph.labels). It is a ceiling, no competitor."
-            )
-        known = side.labelled
-        fits = self.truth.shape == side.labels.shape
-        if not fits or (self.truth[known] != side.labels[known]).any():
-            raise DataError(
-                f"The true labels given to {self.title} contradict those of graph "
-                f"'{side.graph.name}': give the labels of the graph that was split."
-            )
-        return self.truth
+        return AllLabelPositives(self.truth)
 
 
 def with_truth(method: Method, graph: Graph) -> Method:
-    """The method itself; the ceiling with the true labels of `graph` in its hands."""
+    """The method itself; the ceiling with the true labels of `graph`."""
     if not isinstance(method, CeilingSCL):
         return method
     return CeilingSCL(graph.labels, method.recipe)
-
-
-class NaiveTCL(Contrastive):
-    r"""SCL for labelled nodes, SSCL for all the others.
-
-    .. math:: p_b \sim \begin{cases} \mathcal U\{v \in V_L \setminus u \mid y_v = y_u\}
-              & u \in V_L \\ \mathcal U\{v \mid s_r(u, v) \ge \eta_{r,u}\}, \;
-              r \sim \mathcal U(\mathcal R_f) & \text{else} \end{cases}
-
-    Definition 7 of Lin and Neville (2024). A node that is alone with its label has the positives of
-    an unlabelled one. With the same seed the positives are those of SCL and of SSCL. Cost: that of
-    SSCL.
-    """
-
-    name: ClassVar[str] = "naive-tcl"
-    title: ClassVar[str] = "Naive TCL"
-
-    def positives(self, side: TrainingData, recipe: FitConfig, options: FitOptions) -> np.ndarray:
-        """Labelled nodes of the same class, else nodes that are above for some relation."""
-        alike = class_positives(side.labels, recipe.positives, seed=options.seed)
-        near = relation_positives(side, recipe, options)
-        return np.where(alike == NO_NODE, near, alike)
-
-
-class SCL(Contrastive):
-    r"""XTCL with labels alone: draws together labelled nodes of the same class.
-
-    .. math:: p_b \sim \mathcal U\{v \in V_L \setminus u \mid y_v = y_u\}, \qquad u \in V_L
-
-    Definition 2 of Lin and Neville (2024), after Khosla and others, NeurIPS 2020. Only labelled
-    nodes :math:`V_L` are anchors, and of those only nodes whose class has another; negatives are
-    random nodes of the graph, labelled or not. Cost of the positives: O(V B).
-    """
-
-    name: ClassVar[str] = "scl"
-    title: ClassVar[str] = "SCL"
-
-    def positives(self, side: TrainingData, recipe: FitConfig, options: FitOptions) -> np.ndarray:
-        """Labelled nodes of the same class."""
-        return class_positives(side.labels, recipe.positives, seed=options.seed)
-
-
-def class_positives(labels: np.ndarray, number: int, *, seed: int) -> np.ndarray:
-    """A table [V, number] of random other nodes with the same label.
-
-    -1 for a node without a label, or alone with it.
-    """
-    rng = np.random.default_rng(seed)
-    table = np.full((len(labels), number), NO_NODE, dtype=np.int64)
-    for label in np.unique(labels[labels >= 0]):
-        members = np.flatnonzero(labels == label)
-        if len(members) > 1:
-            place = rng.integers(len(members) - 1, size=(len(members), number))
-            place += place >= np.arange(len(members))[:, None]  # steps over the node itself
-            table[members] = members[place]
-    return table
-
-
-class SSCL(Contrastive):
-    r"""XTCL without labels: draws together nodes that any of the relations takes for alike.
-
-    .. math:: p_b \sim \mathcal U\{v \mid s_r(u, v) \ge \eta_{r,u}\}, \qquad
-              r \sim \mathcal U(\mathcal R_f)
-
-    Definition 1 of Lin and Neville (2024): every relation gives as many positives.
-    :math:`\mathcal R_f` are those of the paper's relations that read no label, less those for which
-    no node is above for u. The definition gives each of them :math:`\lfloor B / |\mathcal R_f|
-    \rfloor` of the B positives, which is the same on average; drawn one by one they need not
-    divide, and a relation without nodes for u leaves its places to the others. Labels serve the
-    head alone. Cost: one pass over the rows of the relations, O(V^2) time, in blocks of rows, and
-    O(V B) memory.
-    """
-
-    name: ClassVar[str] = "sscl"
-    title: ClassVar[str] = "SSCL"
-
-    def positives(self, side: TrainingData, recipe: FitConfig, options: FitOptions) -> np.ndarray:
-        """Nodes that are above for some relation."""
-        return relation_positives(side, recipe, options)
-
-
-def relation_positives(side: TrainingData, recipe: FitConfig, options: FitOptions) -> np.ndarray:
-    """A table [V, B]: for each place a relation at random, then one of its above nodes.
-
-    The draws are the same for any height of the blocks. A node without any above node has -1.
-    """
-    sampler = unlearned_sampler(side, options.device)
-    rows = DenseRows(sampler.relations_, sampler.view_, recipe.sampler.quantiles[-1:])
-    rng = np.random.default_rng(options.seed)
-    found = []
-    with options.progress.stage("finding positives", rows.num_nodes) as advance:
-        for nodes in rows.blocks(
-            all_nodes(rows.num_nodes), rows_per_block(rows.num_nodes, rows.device)
-        ):
-            shape = (len(nodes), len(rows.relations) + 1, recipe.positives)
-            chances = torch.from_numpy(rng.random(shape)).to(options.device)
-            of_each = [_draw(above, chances[:, -1]) for _, above in rows(nodes)]
-            found.append(_of_one(torch.stack(of_each, dim=1), chances[:, :-1]).cpu().numpy())
-            advance(len(nodes))
-    return np.concatenate(found)
-
-
-def _draw(above: Tensor, chances: Tensor) -> Tensor:
-    """For each chance [b, B] one of the nodes that are set in `above` [b, V]; -1 without any."""
-    rank = above.cumsum(dim=1, dtype=torch.int32)
-    number = rank[:, -1:]
-    wanted = (chances * number).int() + 1
-    return torch.searchsorted(rank, wanted).masked_fill(number == 0, NO_NODE)
-
-
-def _of_one(drawn: Tensor, lots: Tensor) -> Tensor:
-    """Of what the relations drew [b, R, B], that of the highest lot among those with somebody."""
-    winner = lots.masked_fill(drawn == NO_NODE, -1.0).argmax(dim=1, keepdim=True)
-    return drawn.gather(1, winner)[:, 0]

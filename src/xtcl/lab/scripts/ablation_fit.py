@@ -8,6 +8,7 @@ from dataclasses import replace
 from xtcl.config import FitConfig
 from xtcl.nn.loss import Loss
 from xtcl.sampling.positives import Positives
+from xtcl.sampling.strategies import likely_positives
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks.fit import (
     FitOptions,
@@ -42,7 +43,8 @@ def fit_with_loss(
     sampler = fit_sampler(side.graph, task, recipe, options)
     best = sampler.positives(recipe.positives)
     own = replace(options, loss=make_loss(sampler, best))
-    return fit_from(SampledPositives.select(best, sampler, recipe), side, task, recipe, own)
+    found = SampledPositives(sampler, *likely_positives(best, recipe.min_probability))
+    return fit_from(found, side, task, recipe, own)
 
 
 def fit_in_full_trust(

@@ -1,0 +1,514 @@
+"""Strategies: which nodes training pulls a node towards.
+
+A strategy fills a table [V, B] with positives of every node. `XTCL(positives=...)` takes one, by
+name or as an object. Alone, `fit` makes the table for a graph, and `batches` gives pairs (u, v) for
+a training loop of your own. A strategy of your own has one method, `table`.
+
+The paper's five losses are Equation 1 with these strategies:
+
+=============  ==================  =======================================
+strategy       loss of the paper   positives of a node
+=============  ==================  =======================================
+`learned`      XTCL (Equation 3)   the best by XGSampler
+`uniform`      SSCL (Definition 1) above for a relation, each alike likely
+`same-label`   SCL (Definition 2)  training nodes of its class
+`all-labels`   Ceiling (6)         all nodes of its class, test nodes, too
+`naive`        Naive TCL (7)       same label, without a label uniform
+=============  ==================  =======================================
+
+Citation: Lin and Neville, "Improving Node Representation by Boosting Task-Aware Contrastive Loss",
+2024, Sections 2, 3 and 4.2.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.base import BaseEstimator
+from torch import Tensor
+
+from xtcl.config import FitConfig
+from xtcl.errors import DataError, UsageError, check_is_fitted, known_names
+from xtcl.graph.convert import as_graph
+from xtcl.graph.graph import Graph
+from xtcl.graph.labels import encode_labels
+from xtcl.relations.rows import NO_NODE, all_nodes, make_rows
+from xtcl.relations.sparse import CSRGraph, SparseRows, within_hops
+from xtcl.relations.view import LABELS, TrainingView
+from xtcl.sampling.patterns import PatternCounts
+from xtcl.sampling.positive_lists import PositiveLists
+from xtcl.sampling.positives import Positives
+from xtcl.sampling.xgsampler import XGSampler
+
+
+@dataclass(frozen=True)
+class PositiveSource:
+    """What a strategy may read: training data, and the sampler that was fitted to them."""
+
+    graph: Graph
+    """The training graph; labels of test nodes are unknown in it."""
+    sampler: XGSampler
+    seed: int = 0
+    min_probability: float = 0.0
+    """The least f_u(v) of a learned positive; the best of every node needs none."""
+    hops: int | None = None
+    """Positives are at most so many links away (Section 3.3); None: anywhere."""
+    exclude: sp.csr_array | None = None
+    """Pairs that are no positives, a sparse 0/1 matrix [V, V]."""
+    progress: Callable[[int], None] = lambda done: None
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Label codes of the training nodes, -1 for all others; refuses a graph without any."""
+        if self.graph.labels is None:
+            raise DataError(
+                f"Graph '{self.graph.name}' has no labels, which these positives are drawn by: "
+                "give labels, or take positives='uniform'."
+            )
+        return self.graph.labels
+
+    def limited(self, **limits: Any) -> PositiveSource:
+        """The same with the limits that are not None."""
+        return replace(self, **{name: each for name, each in limits.items() if each is not None})
+
+    def filter(self) -> PairFilter:
+        """Which pairs may be positives, by `exclude` and `hops`."""
+        device, links = self.sampler.view_.device, self.sampler.view_.adjacency
+        within = None if self.hops is None else within_hops(links, self.hops)
+        return PairFilter(
+            *(None if m is None else CSRGraph.from_scipy(m, device) for m in (self.exclude, within))
+        )
+
+
+class PairFilter(NamedTuple):
+    """Pairs that may not be positives, and the only ones that may."""
+
+    exclude: CSRGraph | None
+    within: CSRGraph | None
+
+    def allows(self, nodes: Tensor, row: Tensor, partner: Tensor) -> Tensor | None:
+        """Which pairs (nodes[row], partner) may be positives, bool [m]; None for all of them."""
+        allowed = None
+        if self.exclude is not None:
+            allowed = ~self.exclude.has_edges(nodes, row, partner)
+        if self.within is not None:
+            near = self.within.has_edges(nodes, row, partner)
+            allowed = near if allowed is None else allowed & near
+        return allowed
+
+    def of_table(self, table: np.ndarray) -> np.ndarray:
+        """The table [V, B] without positives that are not allowed."""
+        row, column = (torch.from_numpy(part) for part in np.nonzero(table != NO_NODE))
+        partner = torch.from_numpy(table)[row, column]
+        device = next((part.start.device for part in self if part is not None), row.device)
+        allowed = self.allows(all_nodes(len(table)).to(device), row.to(device), partner.to(device))
+        if allowed is None:
+            return table
+        kept = table.copy()
+        refused = ~allowed.cpu()
+        kept[row[refused].numpy(), column[refused].numpy()] = NO_NODE
+        return kept
+
+
+class PositiveTable(NamedTuple):
+    """Positives of every node, and how far they are trusted."""
+
+    nodes: np.ndarray
+    """int64 [V, B], -1 in empty places; a node without any is no anchor."""
+    trust: float = 1.0
+    """The weight of what is trained with them, beside the attributes."""
+
+
+class PositiveStrategy(BaseEstimator, ABC):  # type: ignore[misc]
+    """How positives are chosen. A subclass has `name` and `table`, and parameters as it likes."""
+
+    name: ClassVar[str]
+    learns: ClassVar[bool] = False
+    """Whether the weights that the sampler learned decide. Alone, it is fitted only then."""
+
+    @abstractmethod
+    def table(self, source: PositiveSource, number: int) -> PositiveTable:
+        """At most `number` positives of every node."""
+
+    def configure(self, config: FitConfig) -> FitConfig:
+        """The configuration of a fit with this strategy, and with the limits that it has."""
+        limits = {name: getattr(self, name, None) for name in ("min_probability", "hops")}
+        given = {name: limit for name, limit in limits.items() if limit is not None}
+        return replace(config, strategy=self.name, **given)
+
+    def fit(
+        self,
+        graph: Any,
+        labels: Any = None,
+        *,
+        number: int = 20,
+        sampler: XGSampler | None = None,
+        seed: int = 0,
+    ) -> Self:
+        """Find `number` positives of every node of `graph`: `positives_`, int64 [V, number].
+
+        `graph` is a Graph, a PyG `Data`, a NetworkX graph or a SciPy matrix. `labels` are one for
+        each node, unknown ones None, NaN or as in `Graph.from_arrays`; without them those of the
+        graph count, all of them. `sampler` is a fitted one; without it a new one is fitted where
+        the strategy `learns`. `seed` decides what is drawn.
+        """
+        training = _with_labels(as_graph(graph, warn_masks=False), labels)
+        if sampler is None:
+            fitted = XGSampler(seed=seed).fit(training) if self.learns else None
+            sampler = fitted or unlearned_sampler(training)
+        self.sampler_ = sampler
+        self.positives_ = self.table(PositiveSource(training, sampler, seed), number).nodes
+        return self
+
+    def batches(
+        self, size: int = 1024, *, per_anchor: int = 4, seed: int = 0
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """One epoch of anchors u [n] and positives v [n, per_anchor], in random order.
+
+        Every node that has a positive is an anchor once, in batches of `size`. Positives are drawn
+        with replacement. `contrastive_loss(z, v, negatives, anchors=u)` takes them as they are.
+        """
+        check_is_fitted(self, "positives_", "fit(graph)")
+        lists = PositiveLists.from_table(self.positives_, per_anchor)
+        generator = torch.Generator().manual_seed(seed)
+        anchors = torch.from_numpy(np.flatnonzero((self.positives_ != NO_NODE).any(axis=1)))
+        order = torch.randperm(len(anchors), generator=generator)
+        for u in torch.split(anchors[order], size):
+            yield u, lists.draw(u, generator)
+
+
+class LearnedPositives(PositiveStrategy):
+    r"""XTCL's own: the best by what XGSampler has learned.
+
+    .. math:: p_1, \dots, p_B = \operatorname{top}_B \{f_u(v) \mid v \in V \setminus u\}
+
+    Equation 3 of the paper. With `min_probability` only those with :math:`f_u(v)` of at least so
+    much, and the best of every node; with `hops` only nodes at most so many links away. None leaves
+    both to the recipe of a fit; alone it means no limit. Trust is the share of the best candidates
+    that reach `min_probability`. Cost: one pass over the rows of all relations
+    (`xtcl.sampling.positives`).
+    """
+
+    name: ClassVar[str] = "learned"
+    learns: ClassVar[bool] = True
+
+    def __init__(self, min_probability: float | None = None, hops: int | None = None) -> None:
+        self.min_probability = min_probability
+        self.hops = hops
+
+    def table(self, source: PositiveSource, number: int) -> PositiveTable:
+        """The candidates that are likely enough."""
+        source = source.limited(min_probability=self.min_probability, hops=self.hops)
+        candidates = source.sampler.positives(
+            number, exclude=source.exclude, hops=source.hops, progress=source.progress
+        )
+        return likely_positives(candidates, source.min_probability)
+
+
+class UniformPositives(PositiveStrategy):
+    r"""SSCL: a relation at random, then a node that is above for it.
+
+    .. math:: p_b \sim \mathcal U\{v \mid s_r(u, v) \ge \eta_{r,u}\}, \qquad
+              r \sim \mathcal U(\mathcal R_f)
+
+    Definition 1 of the paper. :math:`\mathcal R_f` are the relations that read no label, less
+    those for which no node is above for u; with `relations="all"` those that read labels, too. By
+    the definition each of them gives :math:`\lfloor B / |\mathcal R_f| \rfloor` of the B positives.
+    That is the same on average; places that are drawn one by one need not divide evenly, and a
+    relation without nodes for u leaves its places to the others. With `hops` only nodes at most so
+    many links away. Cost: one pass over the rows of the relations, and O(V B) memory.
+    """
+
+    def __init__(self, relations: str = "label-free", hops: int | None = None) -> None:
+        self.relations = relations
+        self.hops = hops
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """`uniform`, or `uniform-all` over all relations."""
+        return "uniform-all" if self.relations == "all" else "uniform"
+
+    def table(self, source: PositiveSource, number: int) -> PositiveTable:
+        """Nodes that are above for some relation. The same for blocks of any height."""
+        if self.relations not in ("label-free", "all"):
+            raise UsageError(f"relations='{self.relations}' must be 'label-free' or 'all'.")
+        sampler, allowed = source.sampler, source.limited(hops=self.hops).filter()
+        chosen = [
+            relation
+            for relation in sampler.relations_
+            if self.relations == "all" or LABELS not in relation.reads
+        ]
+        if not chosen:
+            raise DataError(
+                "None of the relations can be computed without labels, and so no positive can be "
+                "drawn by them: choose others, or UniformPositives(relations='all')."
+            )
+        settings = sampler.settings
+        rows = make_rows(
+            chosen,
+            sampler.view_,
+            settings.quantiles[-1:],
+            cap=settings.cap,
+            index_past=settings.index_past,
+            store=sampler.store,
+        )
+        rng = np.random.default_rng(source.seed)
+        every_node, found = all_nodes(rows.num_nodes), []
+        height = sampler.block_rows or rows.block_rows
+        with rows.over(every_node) as passing:
+            for nodes in torch.split(every_node.to(rows.device), height):
+                shape = (len(nodes), len(chosen) + 1, number)
+                uniform = torch.from_numpy(rng.random(shape)).to(rows.device)
+                drawn = [
+                    _draw(_allowed(above, nodes, allowed), uniform[:, -1])
+                    for above in passing.above(nodes)
+                ]
+                table = _pick(torch.stack(drawn, dim=1), uniform[:, :-1])
+                found.append(table.cpu().numpy())
+                source.progress(len(nodes))
+        return PositiveTable(np.concatenate(found))
+
+
+class SameLabelPositives(PositiveStrategy):
+    r"""SCL: training nodes of the same class.
+
+    .. math:: p_b \sim \mathcal U\{v \in V_L \setminus u \mid y_v = y_u\}, \qquad u \in V_L
+
+    Definition 2 of the paper, after Khosla and others, "Supervised Contrastive Learning", NeurIPS
+    2020. Only labelled nodes :math:`V_L` are anchors, and of those only nodes whose class has
+    another. Cost: O(V B).
+    """
+
+    name: ClassVar[str] = "same-label"
+
+    def table(self, source: PositiveSource, number: int) -> PositiveTable:
+        """Labelled nodes of the same class."""
+        drawn = _of_class(source.labels, number, source.seed)
+        source.progress(len(drawn))
+        return PositiveTable(source.filter().of_table(drawn))
+
+
+class AllLabelPositives(SameLabelPositives):
+    r"""The ceiling: all nodes of the same class. It reads the labels of test nodes.
+
+    .. math:: p_b \sim \mathcal U\{v \in V \setminus u \mid y_v = y_u\}, \qquad u \in V
+
+    Definition 6 of the paper: what the loss could do with positives that are always right. `truth`
+    holds a label code for every node, -1 where it is unknown. Training data hold no such labels, so
+    they are given here. Its score is no estimate of anything: it bounds what positives can gain.
+    Cost: O(V B).
+    """
+
+    name: ClassVar[str] = "all-labels"
+
+    def __init__(self, truth: np.ndarray | None = None) -> None:
+        self.truth = truth
+
+    def table(self, source: PositiveSource, number: int) -> PositiveTable:
+        """Any nodes of the same class."""
+        if self.truth is None:
+            raise UsageError(
+                "The ceiling needs the true labels of all nodes, which no fit is shown: give "
+                "AllLabelPositives(truth=graph.labels). It sees the test labels."
+            )
+        known = source.labels >= 0
+        fits = self.truth.shape == source.labels.shape
+        if not fits or (self.truth[known] != source.labels[known]).any():
+            raise DataError(
+                f"The true labels of the ceiling contradict those of graph '{source.graph.name}': "
+                "give the labels of the graph that was split."
+            )
+        seen = replace(source.graph, labels=self.truth)
+        return super().table(replace(source, graph=seen), number)
+
+
+class NaivePositives(PositiveStrategy):
+    r"""Naive TCL: SCL for labelled nodes, SSCL for all the others.
+
+    .. math:: p_b \sim \begin{cases} \mathcal U\{v \in V_L \setminus u \mid y_v = y_u\}
+              & u \in V_L \\ \mathcal U\{v \mid s_r(u, v) \ge \eta_{r,u}\}, \;
+              r \sim \mathcal U(\mathcal R_f) & \text{else} \end{cases}
+
+    Definition 7 of the paper. A node that is alone with its label has the positives of a node
+    without one. With the same seed the positives are those of SCL and of SSCL. Cost: that of SSCL.
+    """
+
+    name: ClassVar[str] = "naive"
+
+    def table(self, source: PositiveSource, number: int) -> PositiveTable:
+        """Labelled nodes of the same class, else nodes that are above for some relation."""
+        alike = SameLabelPositives().table(replace(source, progress=lambda done: None), number)
+        near = UniformPositives().table(source, number)
+        return PositiveTable(np.where(alike.nodes == NO_NODE, near.nodes, alike.nodes))
+
+
+class MixedPositives(PositiveStrategy):
+    r"""A mixture: each place belongs to one of several strategies, at random.
+
+    .. math:: p_b \sim \mathcal U(P_k(u)), \qquad k \sim \text{shares}
+
+    :math:`P_k(u)` are the positives of u by strategy k, all of them equally likely. One that has
+    none for u leaves its places to the others. `shares` are equal by default. By name, a mixture is
+    `learned+uniform`, or `0.7*learned+0.3*uniform`. Trust is the mean by shares. Cost: that of the
+    strategies, and O(V B) for each.
+    """
+
+    def __init__(
+        self, parts: Sequence[str | PositiveStrategy], shares: Sequence[float] | None = None
+    ) -> None:
+        self.parts = parts
+        self.shares = shares
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The names of the parts, with their shares where they differ."""
+        names = [part.name for part in self._strategies()]
+        if self.shares is None:
+            return "+".join(names)
+        given = zip(self._checked_shares(), names, strict=True)
+        return "+".join(f"{share:g}*{name}" for share, name in given)
+
+    @property
+    def learns(self) -> bool:  # type: ignore[override]
+        """Whether one of the parts does."""
+        return any(part.learns for part in self._strategies())
+
+    def _strategies(self) -> list[PositiveStrategy]:
+        if len(self.parts) < 2:
+            raise UsageError("A mixture of positives needs two strategies at least.")
+        return [make_strategy(part) if isinstance(part, str) else part for part in self.parts]
+
+    def _checked_shares(self) -> np.ndarray:
+        shares = np.ones(len(self.parts)) if self.shares is None else np.array(self.shares)
+        if shares.shape != (len(self.parts),) or not (shares > 0).all():
+            raise UsageError(
+                f"shares={self.shares} must be one number above 0 for each of the "
+                f"{len(self.parts)} strategies."
+            )
+        return shares
+
+    def configure(self, config: FitConfig) -> FitConfig:
+        """The configuration of a fit, with what the parts set."""
+        for part in self._strategies():
+            config = part.configure(config)
+        return super().configure(config)
+
+    def table(self, source: PositiveSource, number: int) -> PositiveTable:
+        """The tables of the parts, mixed place by place."""
+        shares = self._checked_shares()
+        shares = shares / shares.sum()
+        tables = [part.table(source, number) for part in self._strategies()]
+        rng = np.random.default_rng([source.seed, 2])
+        shape = len(tables[0].nodes), len(tables), number
+        drawn = [PositiveLists.from_table(part.nodes, None) for part in tables]
+        places = rng.random((shape[0], number))
+        of_each = torch.stack([_draw_from(each, torch.from_numpy(places)) for each in drawn], dim=1)
+        # The highest of U^(1 / share) belongs to k with the chance share_k.
+        lots = rng.random(shape) ** (1 / shares[:, None])
+        trust = float(shares @ [part.trust for part in tables])
+        return PositiveTable(_pick(of_each, torch.from_numpy(lots)).numpy(), trust)
+
+
+def likely_positives(candidates: Positives, min_probability: float) -> PositiveTable:
+    """The candidates that are likely enough, trusted by the share of these among all.
+
+    It is at least 1 / B, so that the encoders keep some weight.
+    """
+    likely = (candidates.probabilities >= min_probability)[candidates.filled]
+    share = float(likely.mean()) if len(likely) else 0.0
+    nodes = candidates.likely(min_probability).nodes
+    return PositiveTable(nodes, max(share, 1 / nodes.shape[1]))
+
+
+STRATEGIES: dict[str, Callable[[], PositiveStrategy]] = {
+    "learned": LearnedPositives,
+    "uniform": UniformPositives,
+    "uniform-all": lambda: UniformPositives("all"),
+    "same-label": SameLabelPositives,
+    "naive": NaivePositives,
+    "all-labels": AllLabelPositives,
+}
+
+
+def make_strategy(name: str) -> PositiveStrategy:
+    """The strategy called `name`; names joined by + are a mixture."""
+    if "+" in name:
+        weighted = [part.rpartition("*") for part in name.replace(" ", "").split("+")]
+        names = [part for _, _, part in weighted]
+        if not any(share for share, _, _ in weighted):
+            return MixedPositives(names)
+        try:
+            return MixedPositives(names, [float(share) for share, _, _ in weighted])
+        except ValueError as broken:
+            raise UsageError(
+                f"The shares in positives='{name}' cannot be read: write 0.7*learned+0.3*uniform."
+            ) from broken
+    if name not in STRATEGIES:
+        raise UsageError(f"There is no strategy '{name}'.{known_names(name, STRATEGIES)}")
+    return STRATEGIES[name]()
+
+
+def unlearned_sampler(graph: Graph) -> XGSampler:
+    """A sampler that has seen no pair: it prefers no relation to another."""
+    labelled = np.arange(0) if graph.labels is None else np.flatnonzero(graph.labels >= 0)
+    view = TrainingView.of(graph, labelled)
+    return XGSampler().restore(view, PatternCounts(np.zeros(0, np.int64), np.zeros((0, 2), int)))
+
+
+def _with_labels(graph: Graph, labels: Any) -> Graph:
+    """The graph with these labels in the place of its own, where some are given."""
+    if labels is None:
+        return graph
+    codes, classes = encode_labels(labels, graph.num_nodes)
+    return replace(graph, labels=codes, classes=classes)
+
+
+def _of_class(labels: np.ndarray, number: int, seed: int) -> np.ndarray:
+    """A table [V, number] of random other nodes with the same label.
+
+    -1 for a node without a label, or alone with it.
+    """
+    rng = np.random.default_rng(seed)
+    table = np.full((len(labels), number), NO_NODE, dtype=np.int64)
+    for label in np.unique(labels[labels >= 0]):
+        members = np.flatnonzero(labels == label)
+        if len(members) > 1:
+            place = rng.integers(len(members) - 1, size=(len(members), number))
+            place += place >= np.arange(len(members))[:, None]  # steps over the node itself
+            table[members] = members[place]
+    return table
+
+
+def _allowed(above: SparseRows, nodes: Tensor, pairs: PairFilter) -> SparseRows:
+    allowed = pairs.allows(nodes, above.row, above.node)
+    return above if allowed is None else above.where(allowed)
+
+
+def _draw(rows: SparseRows, uniform: Tensor) -> Tensor:
+    """For each number [b, B] in [0, 1) one of the nodes that its row lists; -1 without any."""
+    return _drawn(rows.start, rows.node, uniform)
+
+
+def _draw_from(lists: PositiveLists, uniform: Tensor) -> Tensor:
+    return _drawn(lists.start, lists.members, uniform)
+
+
+def _drawn(start: Tensor, nodes: Tensor, uniform: Tensor) -> Tensor:
+    length = start.diff()[:, None]
+    place = (uniform * length).long()
+    if not len(nodes):
+        return torch.full_like(place, NO_NODE)
+    entry = (start[:-1, None] + place).clamp_max(len(nodes) - 1)
+    return nodes[entry].masked_fill(length == 0, NO_NODE)
+
+
+def _pick(drawn: Tensor, lots: Tensor) -> Tensor:
+    """Of what R drew [b, R, B], that of the highest lot among those that drew a node."""
+    winner = lots.masked_fill(drawn == NO_NODE, -1.0).argmax(dim=1, keepdim=True)
+    return drawn.gather(1, winner)[:, 0]
