@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xtcl.sampling.positives import Positives
-from xtcl.sampling.xgsampler import PairExplanation, RelationWeight, XGSampler
+from xtcl.sampling.weights import RelationWeight
+from xtcl.sampling.xgsampler import PairExplanation, XGSampler
 
 __all__ = ["PairExplanation", "Positives", "RelationWeight", "XGSampler"]

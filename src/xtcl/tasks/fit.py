@@ -220,7 +220,7 @@ def fit_sampler(training: Graph, task: Task, recipe: FitConfig, options: FitOpti
         return sampler_from_counts(sampler, view, arrays)
     folds = task.folds(view, recipe.crossfit, np.random.default_rng([options.seed, 0]))
     with options.progress.stage("learning which relations matter", len(folds)) as advance:
-        sampler.fit(view, folds, advance)
+        sampler.fit_folds(view, folds, advance, checkpoints=options.checkpoints)
     kept = {name: torch.from_numpy(array) for name, array in counts_to_arrays(sampler).items()}
     options.checkpoints.save("counts", kept)
     return sampler
@@ -237,7 +237,11 @@ def sample_positives(
     with options.progress.stage("finding positives", sampler.view_.num_nodes) as advance:
         unwanted = task.excluded(sampler.view_, recipe)
         candidates = sampler.positives(
-            recipe.positives, exclude=unwanted, hops=recipe.hops, progress=advance
+            recipe.positives,
+            exclude=unwanted,
+            hops=recipe.hops,
+            progress=advance,
+            checkpoints=options.checkpoints,
         )
     found = SampledPositives.select(candidates, sampler, recipe)
     trust = torch.tensor(found.trust, dtype=torch.float64)
