@@ -66,7 +66,7 @@ def measure(links: int, cap: int, nine: bool, answer: Connection) -> None:
     start = time.process_time()
     relations = [*resolve_relations("linked"), *([PageRank()] if nine else [])]
     sampler = XGSampler(relations, SamplerConfig(cap=cap))
-    sampler.fit(view, make_task("nodes").folds(view, 5, np.random.default_rng(0)))
+    sampler.fit_folds(view, make_task("nodes").folds(view, 5, np.random.default_rng(0)))
     learned, of_learning = time.process_time(), sum(spent.values())
     sampler.positives(POSITIVES, hops=1)
     end = time.process_time()

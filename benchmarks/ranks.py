@@ -46,7 +46,7 @@ def work(rank: int, number: int, folder: str, count: int, task: str, cap: int | 
     with distributed():
         dist.barrier()
         marks = [(time.perf_counter(), time.process_time())]
-        sampler = XGSampler("paper", SamplerConfig(cap=cap)).fit(view, folds)
+        sampler = XGSampler("paper", SamplerConfig(cap=cap)).fit_folds(view, folds)
         marks.append((time.perf_counter(), time.process_time()))
         found = sampler.positives(POSITIVES, exclude=view.adjacency if task == "links" else None)
         marks.append((time.perf_counter(), time.process_time()))

@@ -206,7 +206,9 @@ def _relation(relation: Relation) -> list[Any]:
 
 
 def _strategy(strategy: PositiveStrategy) -> list[Any]:
-    values = {name: describe_value(value) for name, value in strategy.get_params(deep=False).items()}
+    values = {
+        name: describe_value(value) for name, value in strategy.get_params(deep=False).items()
+    }
     return [*describe_class(type(strategy)), values]
 
 

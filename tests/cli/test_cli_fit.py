@@ -190,7 +190,7 @@ def test_a_run_in_top_k_mode_is_read_as_one(graph_file: Path, tmp_path: Path) ->
     assert fit(graph_file, tmp_path / "run", "--cap", "3").exit_code == 0
     assert "\ncap = 3\n" in (tmp_path / "run" / "config.toml").read_text()
     model = XTCL.load(tmp_path / "run")
-    assert model.sampler_.settings.cap == 3
+    assert model.sampler_.settings_.cap == 3
     place = int(np.flatnonzero(model.positives_[:, 0] >= 0)[0])
     assert model.explain(place, int(model.positives_[place, 0])).score > -np.inf
 

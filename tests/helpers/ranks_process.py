@@ -46,7 +46,7 @@ def found(task: str, options: dict[str, Any], folder: Path) -> dict[str, np.ndar
     folds = make_task(task).folds(view, 4, np.random.default_rng(0))
     # Two blocks: fewer than three ranks.
     sampler = XGSampler("paper", SamplerConfig(**options), block_rows=90, store=store)
-    sampler.fit(view, folds)
+    sampler.fit_folds(view, folds)
     best = sampler.positives(7, exclude=view.adjacency if task == "links" else None)
     counted = sampler.counts_
     return {

@@ -30,7 +30,7 @@ def fit(task: str, count: int) -> None:
     """All that a fit asks of the sampler."""
     view = random_view(count, labelled=task == "nodes")
     folds = make_task(task).folds(view, 3, np.random.default_rng(0))
-    sampler = XGSampler("paper", SamplerConfig(cap=4), block_rows=1024).fit(view, folds)
+    sampler = XGSampler("paper", SamplerConfig(cap=4), block_rows=1024).fit_folds(view, folds)
     found = sampler.positives(5, exclude=view.adjacency if task == "links" else None)
     assert (found.nodes[:, 0] >= 0).mean() > 0.9
     sampler.similarities(np.random.default_rng(1).integers(count, size=(2, 100)))

@@ -120,7 +120,7 @@ def test_a_sampler_in_topk_mode_computes_no_row_of_such_a_relation(
     relations: list[str | Relation] = ["link", Remainder()]
     counts = []
     for _ in range(2):
-        sampler = XGSampler(relations, settings).fit(view, folds)
+        sampler = XGSampler(relations, settings).fit_folds(view, folds)
         sampler.similarities(np.array([[0, 1], [2, 5]]))
         counts.append(sampler.counts_.counts.tolist())
         without_rows(monkeypatch, Remainder)

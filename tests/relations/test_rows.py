@@ -52,7 +52,7 @@ def test_a_sampler_counts_the_same_with_levels_that_its_folds_share(
     view = make_view(50, 2)
     folds = make_task(task).folds(view, 3, np.random.default_rng(0))
     settings = SamplerConfig(quantiles=(0.7,))
-    plain = XGSampler("paper", settings, block_rows=height).fit(view, folds)
+    plain = XGSampler("paper", settings, block_rows=height).fit_folds(view, folds)
     kept: list[int] = []
     keep = XGSampler._cached_levels
 
@@ -63,7 +63,7 @@ def test_a_sampler_counts_the_same_with_levels_that_its_folds_share(
 
     monkeypatch.setattr(XGSampler, "_cached_levels", watched)
     monkeypatch.setattr(xgsampler, "tiles_are_tall", lambda device: True)
-    sharing = XGSampler("paper", settings, block_rows=height).fit(view, folds)
+    sharing = XGSampler("paper", settings, block_rows=height).fit_folds(view, folds)
     # Folds of links differ in links, and three rows are too few for all queries.
     assert kept == [7 if task == "nodes" and height is None else 0]
     assert np.array_equal(sharing.counts_.codes, plain.counts_.codes)

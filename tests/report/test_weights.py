@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xtcl.report.weights import draw_weights
-from xtcl.sampling.xgsampler import RelationWeight
+from xtcl.sampling.weights import RelationWeight
 
 
 def weight(name: str, w1: float = 1.0, order: int = 1) -> RelationWeight:

@@ -194,7 +194,7 @@ def labelled_pairs(view: TrainingView, self_pairs: bool = False) -> dict[Pair, i
 def fitted(view: TrainingView, settings: SamplerConfig, *, crossfit: int = 0) -> XGSampler:
     alike = same_class(view)
     folds = label_folds(view, lambda u, v: alike[np.ix_(u, v)], crossfit, np.random.default_rng(0))
-    return XGSampler(relation_names(), settings).fit(view, folds)
+    return XGSampler(relation_names(), settings).fit_folds(view, folds)
 
 
 @given(views(min_nodes=4, labels=["single", "some unknown", "many"]))
@@ -248,7 +248,7 @@ def test_the_switches_lead_to_what_is_printed(
     alike = same_class(view)
     indicator = None if by_class else lambda u, v: alike[np.ix_(u, v)]
     folds = label_folds(view, indicator, 0, np.random.default_rng(0))
-    sampler = XGSampler(relation_names(), settings, block_rows=5).fit(view, folds)
+    sampler = XGSampler(relation_names(), settings, block_rows=5).fit_folds(view, folds)
     above = {r.name: levels_of(r, view, list(y), [0.99], **rule) for r in sampler.relations_}
     ordered = by_precision(above, y, top=1)
     expected = algorithm_1(above, y, ordered, lam=1.0)
@@ -263,7 +263,7 @@ def test_a_node_is_not_linked_to_itself_where_it_is_paired_with_itself(seed: int
     view = make_view(20, seed, known=0.0)
     settings = replace(SamplerConfig.paper(), self_pairs=True)
     sampler = XGSampler("paper", settings)
-    sampler.fit(view, link_folds(view, 0, np.random.default_rng(0)))
+    sampler.fit_folds(view, link_folds(view, 0, np.random.default_rng(0)))
     linked = [int(u) for u in range(20) if view.adjacency[[u]].nnz]
     A = view.adjacency.toarray()
     y = {(u, v): int(A[u, v]) for u in linked for v in linked}
@@ -341,7 +341,7 @@ def test_links_without_crossfit_are_algorithm_1_on_links(seed: int) -> None:
     """V_L are the nodes with links, and I_t is the adjacency."""
     view = make_view(20, seed, known=0.0)
     sampler = XGSampler("paper", SamplerConfig.paper())
-    sampler.fit(view, link_folds(view, 0, np.random.default_rng(0)))
+    sampler.fit_folds(view, link_folds(view, 0, np.random.default_rng(0)))
     linked = [int(u) for u in range(20) if view.adjacency[[u]].nnz]
     A = view.adjacency.toarray()
     y = {(u, v): int(A[u, v]) for u in linked for v in linked if u != v}

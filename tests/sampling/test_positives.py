@@ -197,7 +197,7 @@ def test_within_hops_only_pairs_at_most_so_many_links_apart_are_chosen(
     """The best of the candidates nearby, as if all others were excluded; in both modes."""
     view = make_view(40, 1, known=0.8)
     folds = label_folds(view, None, 3, np.random.default_rng(0))
-    sampler = XGSampler("paper", SamplerConfig((0.5,), cap=cap)).fit(view, folds)
+    sampler = XGSampler("paper", SamplerConfig((0.5,), cap=cap)).fit_folds(view, folds)
     A = view.adjacency.toarray() > 0
     near = (A | (A @ A) if hops == 2 else A) & ~np.eye(40, dtype=bool)
     far = sp.csr_array((~near).astype(np.float32))
@@ -230,7 +230,7 @@ def test_a_node_that_is_paired_with_itself_is_no_positive_of_its_own() -> None:
     view = make_view(30, 0, known=0.9)
     folds = label_folds(view, None, 0, np.random.default_rng(0))
     settings = SamplerConfig((0.5,), self_pairs=True, positive_only=False, above_only=False)
-    found = XGSampler("paper", settings).fit(view, folds).positives(29)
+    found = XGSampler("paper", settings).fit_folds(view, folds).positives(29)
     assert found.filled.all()
     assert not (found.nodes == np.arange(30)[:, None]).any()
 
@@ -335,7 +335,7 @@ def fitted(
     view = make_view(50, 2)
     folds = label_folds(view, None, 3, np.random.default_rng(0))
     settings = SamplerConfig((0.7,), sweeps=sweeps, cap=cap, index_past=index_past, **switches)
-    return XGSampler("paper", settings, seed=seed, store=store).fit(view, folds)
+    return XGSampler("paper", settings, seed=seed, store=store).fit_folds(view, folds)
 
 
 @pytest.mark.parametrize("cap", [None, 4])
@@ -389,7 +389,7 @@ def test_code_of_a_users_relation_is_in_their_name(tmp_path: Path) -> None:
     def named(source: str, folder: str) -> str:
         relation = user_module(tmp_path / folder, source).Own()
         folds = label_folds(view, None, 3, np.random.default_rng(0))
-        sampler = XGSampler([relation], SamplerConfig((0.7,))).fit(view, folds)
+        sampler = XGSampler([relation], SamplerConfig((0.7,))).fit_folds(view, folds)
         return name_of(describe_positives(sampler, 6, None))
 
     first = named(RELATION, "first")

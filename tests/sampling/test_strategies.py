@@ -68,7 +68,7 @@ def source_of(side: TrainingData = TINY, seed: int = 0, **limits: Any) -> Positi
     sampler = XGSampler(settings=SamplerConfig(quantiles=(0.3, 0.85)))
     view = TrainingView.of(side.graph, side.labelled)
     sampler.restore(view, PatternCounts(np.zeros(0, np.int64), np.zeros((0, 2), int)))
-    return PositiveSource(side.graph, sampler, seed, **limits)
+    return PositiveSource(sampler, seed, **limits)
 
 
 def table_of(strategy: PositiveStrategy, number: int = 4000, **given: Any) -> np.ndarray:
@@ -214,11 +214,11 @@ def test_draws_are_the_same_in_blocks_of_any_height(rows: int) -> None:
 
 def test_lists_that_hold_all_that_is_above_give_the_same_draws_with_a_cap() -> None:
     source = source_of()
-    capped = XGSampler(settings=replace(source.sampler.settings, cap=29))
+    capped = XGSampler(settings=replace(source.sampler.settings_, cap=29))
     capped.restore(source.sampler.view_, source.sampler.counts_)
     table = UniformPositives().table(replace(source, sampler=capped), 50).nodes
     np.testing.assert_array_equal(table, table_of(UniformPositives(), 50))
-    short = XGSampler(settings=replace(source.sampler.settings, cap=1))
+    short = XGSampler(settings=replace(source.sampler.settings_, cap=1))
     short.restore(source.sampler.view_, source.sampler.counts_)
     table = UniformPositives().table(replace(source, sampler=short), 200).nodes
     assert max(len(set(row)) for row in table.tolist()) <= 7  # one of each relation
@@ -243,25 +243,23 @@ def test_learned_positives_are_those_of_the_sampler() -> None:
     graph = block_model(60, num_classes=3, num_attributes=12, seed=4)
     sampler = XGSampler().fit(graph)
     candidates = sampler.positives(8)
-    everything = LearnedPositives().fit(graph, number=8, sampler=sampler)
+    everything = LearnedPositives().fit(sampler=sampler, number=8)
     np.testing.assert_array_equal(everything.positives_, candidates.nodes)
-    likely = LearnedPositives(min_probability=0.7).fit(graph, number=8, sampler=sampler)
+    likely = LearnedPositives(min_probability=0.7).fit(sampler=sampler, number=8)
     kept = candidates.probabilities >= 0.7
     share = kept[candidates.filled].mean()
     assert 0 < share < 1
     kept[:, 0] = True
     np.testing.assert_array_equal(likely.positives_, np.where(kept, candidates.nodes, -1))
-    source = PositiveSource(graph, sampler, min_probability=0.7)
+    source = PositiveSource(sampler, min_probability=0.7)
     assert LearnedPositives().table(source, 8).trust == pytest.approx(max(share, 1 / 8))
-    near_by = LearnedPositives(hops=1).fit(graph, number=8, sampler=sampler).positives_
+    near_by = LearnedPositives(hops=1).fit(sampler=sampler, number=8).positives_
     u, place = np.nonzero(near_by >= 0)
     assert (graph.adjacency.todense()[u, near_by[u, place]] > 0).all()
 
 
 def test_trust_of_a_mixture_is_the_mean_by_shares() -> None:
-    source = PositiveSource(
-        TINY.graph, XGSampler().fit(TINY.graph, crossfit=2), min_probability=0.9
-    )
+    source = PositiveSource(XGSampler(crossfit=2).fit(TINY.graph), min_probability=0.9)
     alone = LearnedPositives().table(source, 10).trust
     both = MixedPositives(["learned", "uniform"], [3, 1]).table(source, 10).trust
     assert alone < 1
@@ -313,7 +311,7 @@ class Next(PositiveStrategy):
         self.step = step
 
     def table(self, source: PositiveSource, number: int) -> PositiveTable:
-        nodes = np.arange(source.graph.num_nodes)[:, None] + self.step
+        nodes = np.arange(source.num_nodes)[:, None] + self.step
         source.progress(len(nodes))
         return PositiveTable(np.repeat(nodes % len(nodes), number, axis=1))
 
@@ -359,7 +357,7 @@ def test_links_take_strategies_too() -> None:
     linked = model.training_data_.graph.adjacency.todense()
     u, place = np.nonzero(model.positives_ >= 0)
     assert (linked[u, model.positives_[u, place]] == 0).all()
-    with pytest.raises(DataError, match="has no labels, which these positives"):
+    with pytest.raises(DataError, match="has no labels, and these positives"):
         small_model("links", positives="same-label").fit(graph, split)
 
 

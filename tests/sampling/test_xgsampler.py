@@ -46,7 +46,7 @@ def fitted(
         return np.asarray(labels[u][:, None] == labels[v])
 
     folds = label_folds(view, alike, crossfit, np.random.default_rng(0))
-    return XGSampler(options.pop("relations", "paper"), settings, **options).fit(view, folds)
+    return XGSampler(options.pop("relations", "paper"), settings, **options).fit_folds(view, folds)
 
 
 def test_explanations_agree_with_margins_and_positives() -> None:
@@ -71,6 +71,7 @@ def test_parameters_follow_scikit_learn() -> None:
     assert sampler.get_params() == {
         "relations": "paper",
         "settings": GENERAL,
+        "crossfit": 5,
         "block_rows": 3,
         "seed": 5,
         "store": None,
@@ -120,7 +121,7 @@ def test_block_rows_change_nothing(task: str, settings: SamplerConfig) -> None:
             sampler = fitted(view, settings, block_rows=block_rows)
         else:
             folds = link_folds(view, 3, np.random.default_rng(0))
-            sampler = XGSampler("paper", settings, block_rows=block_rows).fit(view, folds)
+            sampler = XGSampler("paper", settings, block_rows=block_rows).fit_folds(view, folds)
         found = sampler.positives(6)
         return (
             sampler.relation_weights_,
@@ -254,7 +255,7 @@ def test_a_second_fit_forgets_the_first() -> None:
     )
     sampler = fitted(first)
     sampler.positives(3)
-    sampler.fit(second, folds)
+    sampler.fit_folds(second, folds)
     assert sampler.relation_weights_ == fresh.relation_weights_
     np.testing.assert_array_equal(sampler.positives(3).nodes, fresh.positives(3).nodes)
 
@@ -263,7 +264,7 @@ def test_progress_is_told_of_every_fold() -> None:
     view = make_view(40, 0)
     done: list[int] = []
     folds = link_folds(view, 4, np.random.default_rng(0))
-    XGSampler("link").fit(view, folds, progress=done.append)
+    XGSampler("link").fit_folds(view, folds, progress=done.append)
     assert done == [1, 1, 1, 1]
 
 
@@ -317,7 +318,7 @@ def test_other_bad_wishes_are_refused_in_a_sentence() -> None:
         (lambda: fitted(view, block_rows=-3), "block_rows=-3"),
         (lambda: fitted(view, block_rows=0), "block_rows=0"),
         (lambda: fitted(view, relations=["linc"]), "Did you mean 'link'"),
-        (lambda: XGSampler().fit(view, []), "fold"),
+        (lambda: XGSampler().fit_folds(view, []), "fold"),
     ]
     for wish, said in wishes:
         with pytest.raises(XTCLError, match=rf"{said}.*\.$"):
@@ -381,7 +382,9 @@ def result(
     rng = np.random.default_rng(0)
     folds = label_folds(view, None, 3, rng) if task == "nodes" else link_folds(view, 3, rng)
     settings = SamplerConfig(quantiles=(0.7, 0.95), cap=cap)
-    sampler = XGSampler(relations, settings, block_rows=block_rows, store=store).fit(view, folds)
+    sampler = XGSampler(relations, settings, block_rows=block_rows, store=store).fit_folds(
+        view, folds
+    )
     found = sampler.positives(6, exclude=view.adjacency if task == "links" else None)
     pairs = sampler.similarities(rng.integers(NODES, size=(2, 50)))
     counts = sampler.counts_

@@ -56,7 +56,7 @@ def result(view: TrainingView, task: str, crossfit: int, **options: Any) -> tupl
     """Everything a fit says."""
     block_rows = options.pop("block_rows", None)
     sampler = XGSampler("paper", SamplerConfig(**options), block_rows=block_rows)
-    sampler.fit(view, folds_of(view, task, crossfit))
+    sampler.fit_folds(view, folds_of(view, task, crossfit))
     exclude = view.adjacency if task == "links" else None
     found = sampler.positives(6, exclude=exclude)
     pairs = np.random.default_rng(0).integers(view.num_nodes, size=(2, 20))
@@ -171,7 +171,7 @@ def test_any_block_size_gives_the_same(task: str, cap: int) -> None:
 def test_an_explanation_says_what_the_cap_left() -> None:
     view = make_view(60, 0, known=0.8)
     sampler = XGSampler("paper", SamplerConfig(quantiles=(0.5, 0.9), cap=3))
-    sampler.fit(view, folds_of(view, "nodes", 3))
+    sampler.fit_folds(view, folds_of(view, "nodes", 3))
     found = sampler.positives(5)
     relations = {relation.name: relation for relation in sampler.relations_}
     for u in range(0, 60, 9):
@@ -240,7 +240,7 @@ def test_no_index_is_built_for_the_few_rows_of_a_fold(monkeypatch: pytest.Monkey
     graph = block_model(600, num_classes=3, num_attributes=12, seed=1)
     view = TrainingView.of(graph, np.arange(0, 600, 4))
     sampler = XGSampler("paper", SamplerConfig(cap=4, index_past=0))
-    sampler.fit(view, folds_of(view, "nodes", 5))
+    sampler.fit_folds(view, folds_of(view, "nodes", 5))
     assert sampler.index_recall_ == {}
     assert len(built) == 2  # one for each relation of attributes, shared by all folds
     sampler.positives(5)

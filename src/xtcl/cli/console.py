@@ -15,7 +15,7 @@ from xtcl.errors import BudgetError, XTCLError
 from xtcl.progress import Advance, LogLines, Progress, TerminalBars
 
 if TYPE_CHECKING:
-    from xtcl.sampling.xgsampler import RelationWeight
+    from xtcl.sampling.weights import RelationWeight
 
 INTERRUPTED = 130
 _NO_MEMORY = (

@@ -79,7 +79,7 @@ def similarities_of_pairs(
     Cost: that of `Relation.of_pairs`; without it, that of a row for each different u, in blocks.
     """
     view = view_of(relation, graph, labelled)
-    chosen = _pair_array(pairs, view.num_nodes)
+    chosen = pair_array(pairs, view.num_nodes)
     found = np.empty(chosen.shape[1], dtype=np.float32)
     of_pairs = relation.pairs_on(view)
     in_rows = np.ones(len(found), dtype=bool)
@@ -158,7 +158,8 @@ def node_array(nodes: ArrayLike, num_nodes: int, what: str = "nodes") -> np.ndar
     return found.astype(np.int64)
 
 
-def _pair_array(pairs: ArrayLike, num_nodes: int) -> np.ndarray:
+def pair_array(pairs: ArrayLike, num_nodes: int) -> np.ndarray:
+    """The pairs int64 [2, n] of node numbers."""
     found = np.asarray(pairs)
     if found.ndim != 2 or len(found) != 2 or (found.size and found.dtype.kind not in "iu"):
         raise UsageError(

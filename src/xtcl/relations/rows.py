@@ -69,12 +69,13 @@ class RelationRows(Protocol):
         """
 
     def over(
-        self, nodes: Tensor, whole: Tensor | None = None
+        self, nodes: Tensor, whole: Tensor | None = None, *, write: bool = True
     ) -> AbstractContextManager[RelationRows]:
         """The rows for one pass over blocks of `nodes`, in their order, through the store.
 
-        What the store does not have is stored, unless the pass ends early. If the nodes are one
-        rank's share of a `whole` pass, the store may have their rows as part of that.
+        What the store does not have is stored, unless the pass ends early or is not to `write`. If
+        the nodes are one rank's share of a `whole` pass, the store may have their rows as part of
+        that.
         """
 
     def above(self, nodes: Tensor) -> Iterator[SparseRows]:
@@ -229,7 +230,9 @@ class DenseRows:
         }
 
     @contextmanager
-    def over(self, nodes: Tensor, whole: Tensor | None = None) -> Iterator[DenseRows]:
+    def over(
+        self, nodes: Tensor, whole: Tensor | None = None, *, write: bool = True
+    ) -> Iterator[DenseRows]:
         """The rows for one pass over blocks of `nodes`, through the store."""
         if self.store is None:
             yield self
@@ -239,7 +242,7 @@ class DenseRows:
             passing = copy(self)
             passing.by_relation = passes = [PassLevels(source) for source in self._sources]
             for each in passes:
-                stack.enter_context(each.through(self.store, *parts))
+                stack.enter_context(each.through(self.store, *parts, write=write))
             yield passing
 
     def blocks(self, nodes: Tensor, height: int) -> Iterator[Tensor]:

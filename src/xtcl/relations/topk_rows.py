@@ -86,7 +86,9 @@ class TopKRows:
         return (rows.rows(nodes) for rows in self._by_relation)
 
     @contextmanager
-    def over(self, nodes: Tensor, whole: Tensor | None = None) -> Iterator[TopKRows]:
+    def over(
+        self, nodes: Tensor, whole: Tensor | None = None, *, write: bool = True
+    ) -> Iterator[TopKRows]:
         """The rows for one pass over blocks of `nodes`, through the store.
 
         The size of the `whole` pass decides how they are searched for.
@@ -100,7 +102,7 @@ class TopKRows:
                 parts = [part.cpu().numpy() for part in (nodes, whole) if part is not None]
                 passing._by_relation = passes = [PassRows(source) for source in passing._sources]
                 for each in passes:
-                    stack.enter_context(each.through(self.store, *parts))
+                    stack.enter_context(each.through(self.store, *parts, write=write))
                     each.source.index_recall = each.notes.get("index_recall")
             yield passing
 

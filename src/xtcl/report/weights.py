@@ -12,7 +12,8 @@ from xtcl.relations.registry import relation_title
 from xtcl.report.facts import escape_text
 from xtcl.report.scores import wilson_interval
 from xtcl.sampling.bootstrap import Range, weight_intervals
-from xtcl.sampling.xgsampler import RelationWeight, XGSampler
+from xtcl.sampling.weights import RelationWeight
+from xtcl.sampling.xgsampler import XGSampler
 
 _MIN_PAIRS = 30
 """With fewer pairs, resampling shows too little of how much a weight may vary."""

@@ -14,7 +14,8 @@ from xtcl.sampling.strategies import (
     SameLabelPositives,
     UniformPositives,
 )
-from xtcl.sampling.xgsampler import PairExplanation, RelationWeight, XGSampler
+from xtcl.sampling.weights import RelationWeight
+from xtcl.sampling.xgsampler import PairExplanation, XGSampler
 
 __all__ = [
     "AllLabelPositives",

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xtcl.progress import Progress
 from xtcl.sampling.counting import GroupCounts
 from xtcl.sampling.patterns import PatternCounts
-from xtcl.sampling.xgsampler import XGSampler, fit_weights
+from xtcl.sampling.weights import fit_weights
+
+if TYPE_CHECKING:
+    from xtcl.sampling.xgsampler import XGSampler
 
 RESAMPLES = 200
 
@@ -50,7 +54,7 @@ def weight_intervals(
     drawn: dict[str, list[Range]] = {name: [] for name in names}
     with (progress or Progress()).stage("resampling weights", RESAMPLES) as advance:
         for again in resampled_counts(groups, RESAMPLES, sampler.seed):
-            for weight in fit_weights(names, sampler.settings, again).weights:
+            for weight in fit_weights(names, sampler.settings_, again).weights:
                 drawn[weight.relation].append((weight.w1, weight.precision))
             advance(1)
     return {name: _interval(np.array(values)) for name, values in drawn.items()}

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from xtcl.errors import DataError, UsageError
@@ -86,6 +87,35 @@ def link_folds(view: TrainingView, folds: int, rng: np.random.Generator) -> list
         return Fold(seen, queries, every_node, labels)
 
     return [all_pairs(part) for part in parts]
+
+
+def pair_folds(view: TrainingView, pairs: np.ndarray, alike: ArrayLike) -> list[Fold]:
+    """One fold of the given `pairs` [2, n], of which `alike` [n] says which match.
+
+    It hides nothing from the relations: the view must not hold what the pairs ask for. A pair that
+    is given twice counts once.
+    """
+    answers = np.asarray(alike)
+    if answers.shape != pairs.shape[1:] or not np.isin(answers, (0, 1)).all():
+        raise UsageError(
+            f"alike must say True or False (or 1 or 0) for each of the {pairs.shape[1]} pairs, not "
+            f"be an array of {answers.dtype} {list(answers.shape)}."
+        )
+    if not pairs.shape[1]:
+        raise DataError("The sampler needs pairs to learn from and got none: give pairs=[2, n].")
+    if (itself := pairs[0] == pairs[1]).any():
+        raise UsageError(
+            f"pairs= has node {pairs[0, itself][0]} with itself, which is no pair: leave it out."
+        )
+    keys, first, place = np.unique(
+        pairs[0] * view.num_nodes + pairs[1], return_index=True, return_inverse=True
+    )
+    matches = answers.astype(bool)[first]
+    if len(other := np.flatnonzero(matches[place] != answers)):
+        u, v = pairs[:, other[0]].tolist()
+        raise DataError(f"alike says both True and False of the pair ({u}, {v}): give it once.")
+    labels = label_given_pairs(keys, matches, view.num_nodes)
+    return [Fold(view, np.unique(pairs[0]), np.unique(pairs[1]), labels)]
 
 
 def _sample(nodes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -199,6 +229,27 @@ def label_pairs_by_link(
             key = u * count + node
             counted = (u != node) & ~is_among(key, links)
             return LabelledPairs(is_among(key, matches), counted, totals[asked])
+
+        return labeller
+
+    return labels
+
+
+def label_given_pairs(keys: np.ndarray, alike: np.ndarray, num_nodes: int) -> PairLabels:
+    """Only the given pairs count. Their `keys` u V + v [n] are ascending, and `alike` [n] is I_t.
+
+    Cost: O(m log n).
+    """
+    u = keys // num_nodes
+    pairs, matches = (np.bincount(each, minlength=num_nodes) for each in (u, u[alike]))
+
+    def labels(device: torch.device) -> PairLabeller:
+        totals = _totals(pairs, matches).to(device)
+        given, matching = (torch.from_numpy(each).to(device) for each in (keys, keys[alike]))
+
+        def labeller(queries: Tensor, row: Tensor, node: Tensor) -> LabelledPairs:
+            key = queries[row] * num_nodes + node
+            return LabelledPairs(is_among(key, matching), is_among(key, given), totals[queries])
 
         return labeller
 

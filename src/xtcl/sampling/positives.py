@@ -41,6 +41,7 @@ from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.thresholds import USUAL_RULE
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS
 from xtcl.sampling.candidates import Shuffle, TopB, best_candidates
+from xtcl.sampling.partial import PartialPositives, TensorFiles, of_one_process
 from xtcl.sampling.patterns import margin_table
 from xtcl.sampling.stumps import Stumps, sigmoid
 
@@ -94,13 +95,14 @@ def find_positives(
     within: sp.csr_array | None = None,
     above_only: bool = True,
     progress: Callable[[int], None] = lambda done: None,
+    checkpoints: TensorFiles | None = None,
 ) -> Positives:
     """The `number` best candidates of every node, in blocks of `height` nodes.
 
     `exclude` and `within` are sparse 0/1 matrices: pairs that are no candidates, and the only ones
     that are. Without `above_only`, in exact mode, a node above for no relation is a candidate, too.
-    Ranks share the nodes, and each of them gets the positives of all. Cost: one pass over the rows
-    of all nodes.
+    Ranks share the nodes, and each of them gets the positives of all. One process alone goes on
+    from what `checkpoints` have of an interrupted pass. Cost: one pass over the rows of all nodes.
     """
     margins = margin_table(stumps, above_only)
     table = torch.tensor(margins, dtype=torch.float32, device=rows.device)
@@ -108,21 +110,23 @@ def find_positives(
     ranks = world()
     every_node = all_nodes(rows.num_nodes)
     own = ranks.share(every_node)
-    nodes = [torch.zeros(0, number, dtype=torch.int64, device=rows.device)]
-    scores = [torch.zeros(0, number, device=rows.device)]
-    with local_work():
-        with rows.over(own, every_node) as passing:
-            candidates = passing.scorer(table, number, tie_break, exclude, within)
+    found = PartialPositives(of_one_process(checkpoints), rows.num_nodes, number)
+    if found.num_found:
+        progress(found.num_found)
+    left = own[found.num_found :]
+    # The rest of a pass alone would be stored as a file that nothing asks for.
+    passed = rows.over(left, every_node, write=len(left) == len(own))
+    with local_work(), found.saved_on_error(), passed as passing:
+        candidates = passing.scorer(table, number, tie_break, exclude, within)
 
-            def best(queries: Tensor) -> TopB:
-                return best_candidates(candidates(queries), queries, shuffle, number)
+        def best(queries: Tensor) -> TopB:
+            return best_candidates(candidates(queries), queries, shuffle, number)
 
-            for found in run_in_blocks(best, own.to(rows.device), height):
-                nodes.append(found.nodes)
-                scores.append(found.scores)
-                progress(ranks.world_size * len(found.nodes))  # other ranks are about as far
-        own_nodes, own_scores = (torch.cat(parts).cpu().numpy() for parts in (nodes, scores))
-    return Positives(ranks.gather(own_nodes), ranks.gather(own_scores))
+        for block in run_in_blocks(best, left.to(rows.device), height):
+            found.add(block)
+            progress(ranks.world_size * len(block.nodes))  # other ranks are about as far
+    nodes, scores = (part.numpy() for part in found.joined())
+    return Positives(ranks.gather(nodes), ranks.gather(scores))
 
 
 CODE_OF_POSITIVES = (*CODE_OF_RELATIONS, "xtcl.sampling")
@@ -215,7 +219,7 @@ def describe_positives(
     sampler: XGSampler, number: int, exclude: sp.csr_array | None, hops: int | None = None
 ) -> Description:
     """All that decides the positives of a fitted sampler."""
-    stumps, settings = sampler.stumps_, sampler.settings
+    stumps, settings = sampler.stumps_, sampler.settings_
     learned = {
         "relations": [
             [each.name, _parameters(each), each.content_digest()] for each in sampler.relations_

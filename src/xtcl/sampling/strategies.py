@@ -35,12 +35,11 @@ from torch import Tensor
 
 from xtcl.config import FitConfig
 from xtcl.errors import DataError, UsageError, check_is_fitted, known_names
-from xtcl.graph.convert import as_graph
-from xtcl.graph.graph import Graph
-from xtcl.graph.labels import encode_labels
 from xtcl.relations.rows import NO_NODE, all_nodes, make_rows
 from xtcl.relations.sparse import CSRGraph, SparseRows, within_hops
 from xtcl.relations.view import LABELS, TrainingView
+from xtcl.sampling.inputs import view_with_labels
+from xtcl.sampling.partial import TensorFiles
 from xtcl.sampling.patterns import PatternCounts
 from xtcl.sampling.positive_lists import PositiveLists
 from xtcl.sampling.positives import Positives
@@ -49,10 +48,8 @@ from xtcl.sampling.xgsampler import XGSampler
 
 @dataclass(frozen=True)
 class PositiveSource:
-    """What a strategy may read: training data, and the sampler that was fitted to them."""
+    """What a strategy may read: the fitted sampler, whose `view_` are the training data."""
 
-    graph: Graph
-    """The training graph; labels of test nodes are unknown in it."""
     sampler: XGSampler
     seed: int = 0
     min_probability: float = 0.0
@@ -62,16 +59,25 @@ class PositiveSource:
     exclude: sp.csr_array | None = None
     """Pairs that are no positives, a sparse 0/1 matrix [V, V]."""
     progress: Callable[[int], None] = lambda done: None
+    """Called with the number of nodes that are done."""
+    checkpoints: TensorFiles | None = None
+    """Where work is kept that an interrupt would lose."""
+
+    @property
+    def num_nodes(self) -> int:
+        """V."""
+        return self.sampler.view_.num_nodes
 
     @property
     def labels(self) -> np.ndarray:
-        """Label codes of the training nodes, -1 for all others; refuses a graph without any."""
-        if self.graph.labels is None:
+        """Label codes of the training nodes, -1 for all others; refuses data without any."""
+        labels = self.sampler.view_.labels
+        if not (labels >= 0).any():
             raise DataError(
-                f"Graph '{self.graph.name}' has no labels, which these positives are drawn by: "
-                "give labels, or take positives='uniform'."
+                "The training data has no labels, and these positives are drawn by label: give "
+                "labels, or take positives='uniform'."
             )
-        return self.graph.labels
+        return labels
 
     def limited(self, **limits: Any) -> PositiveSource:
         """The same with the limits that are not None."""
@@ -144,26 +150,25 @@ class PositiveStrategy(BaseEstimator, ABC):  # type: ignore[misc]
 
     def fit(
         self,
-        graph: Any,
+        graph: Any = None,
         labels: Any = None,
         *,
-        number: int = 20,
         sampler: XGSampler | None = None,
+        number: int = 20,
         seed: int = 0,
     ) -> Self:
-        """Find `number` positives of every node of `graph`: `positives_`, int64 [V, number].
+        """Find `number` positives of every node: `positives_`, int64 [V, number].
 
-        `graph` is a Graph, a PyG `Data`, a NetworkX graph or a SciPy matrix. `labels` are one for
-        each node, unknown ones None, NaN or as in `Graph.from_arrays`; without them those of the
-        graph count, all of them. `sampler` is a fitted one; without it a new one is fitted where
-        the strategy `learns`. `seed` decides what is drawn.
+        `graph` and `labels` are as for `XGSampler.fit`: without `labels` those of the graph count.
+        A fitted `sampler` takes their place; without one, a new one is fitted where the strategy
+        `learns`. `seed` decides what is drawn.
         """
-        training = _with_labels(as_graph(graph, warn_masks=False), labels)
+        view = view_with_labels(graph, labels) if sampler is None else sampler.view_
         if sampler is None:
-            fitted = XGSampler(seed=seed).fit(training) if self.learns else None
-            sampler = fitted or unlearned_sampler(training)
+            fitted = XGSampler(seed=seed).fit(view) if self.learns else None
+            sampler = fitted or unlearned_sampler(view)
         self.sampler_ = sampler
-        self.positives_ = self.table(PositiveSource(training, sampler, seed), number).nodes
+        self.positives_ = self.table(PositiveSource(sampler, seed), number).nodes
         return self
 
     def batches(
@@ -206,7 +211,11 @@ class LearnedPositives(PositiveStrategy):
         """The candidates that are likely enough."""
         source = source.limited(min_probability=self.min_probability, hops=self.hops)
         candidates = source.sampler.positives(
-            number, exclude=source.exclude, hops=source.hops, progress=source.progress
+            number,
+            exclude=source.exclude,
+            hops=source.hops,
+            progress=source.progress,
+            checkpoints=source.checkpoints,
         )
         return likely_positives(candidates, source.min_probability)
 
@@ -249,7 +258,7 @@ class UniformPositives(PositiveStrategy):
                 "None of the relations can be computed without labels, and so no positive can be "
                 "drawn by them: choose others, or UniformPositives(relations='all')."
             )
-        settings = sampler.settings
+        settings = sampler.settings_
         rows = make_rows(
             chosen,
             sampler.view_,
@@ -289,12 +298,10 @@ class SameLabelPositives(PositiveStrategy):
 
     def table(self, source: PositiveSource, number: int) -> PositiveTable:
         """Labelled nodes of the same class."""
-        drawn = _of_class(source.labels, number, source.seed)
-        source.progress(len(drawn))
-        return PositiveTable(source.filter().of_table(drawn))
+        return _same_label(source, source.labels, number)
 
 
-class AllLabelPositives(SameLabelPositives):
+class AllLabelPositives(PositiveStrategy):
     r"""The ceiling: all nodes of the same class. It reads the labels of test nodes.
 
     .. math:: p_b \sim \mathcal U\{v \in V \setminus u \mid y_v = y_u\}, \qquad u \in V
@@ -321,11 +328,10 @@ class AllLabelPositives(SameLabelPositives):
         fits = self.truth.shape == source.labels.shape
         if not fits or (self.truth[known] != source.labels[known]).any():
             raise DataError(
-                f"The true labels of the ceiling contradict those of graph '{source.graph.name}': "
-                "give the labels of the graph that was split."
+                "The true labels of the ceiling contradict those of the training data: give the "
+                "label codes of the graph that was split."
             )
-        seen = replace(source.graph, labels=self.truth)
-        return super().table(replace(source, graph=seen), number)
+        return _same_label(source, self.truth, number)
 
 
 class NaivePositives(PositiveStrategy):
@@ -454,19 +460,15 @@ def make_strategy(name: str) -> PositiveStrategy:
     return STRATEGIES[name]()
 
 
-def unlearned_sampler(graph: Graph) -> XGSampler:
+def unlearned_sampler(view: TrainingView) -> XGSampler:
     """A sampler that has seen no pair: it prefers no relation to another."""
-    labelled = np.arange(0) if graph.labels is None else np.flatnonzero(graph.labels >= 0)
-    view = TrainingView.of(graph, labelled)
     return XGSampler().restore(view, PatternCounts(np.zeros(0, np.int64), np.zeros((0, 2), int)))
 
 
-def _with_labels(graph: Graph, labels: Any) -> Graph:
-    """The graph with these labels in the place of its own, where some are given."""
-    if labels is None:
-        return graph
-    codes, classes = encode_labels(labels, graph.num_nodes)
-    return replace(graph, labels=codes, classes=classes)
+def _same_label(source: PositiveSource, labels: np.ndarray, number: int) -> PositiveTable:
+    drawn = _of_class(labels, number, source.seed)
+    source.progress(len(drawn))
+    return PositiveTable(source.filter().of_table(drawn))
 
 
 def _of_class(labels: np.ndarray, number: int, seed: int) -> np.ndarray:

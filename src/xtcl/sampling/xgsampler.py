@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from xtcl.config import SamplerConfig
 from xtcl.distributed import local_work, world
 from xtcl.errors import DataError, NotFittedError, UsageError
+from xtcl.relations.arrays import node_array, pair_array
 from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.row_source import Levels
@@ -21,19 +24,16 @@ from xtcl.relations.rows import RelationRows, make_rows, pair_similarities, usab
 from xtcl.relations.sparse import within_hops
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
+from xtcl.sampling.bootstrap import WeightInterval, weight_intervals
 from xtcl.sampling.counting import GroupCounts, assign_groups, count_groups
-from xtcl.sampling.folds import Fold
+from xtcl.sampling.folds import Fold, label_folds, pair_folds
+from xtcl.sampling.inputs import check_has_labels, view_with_labels
+from xtcl.sampling.partial import TensorFiles, load_counts, of_one_process, save_counts
 from xtcl.sampling.patterns import PatternCounts, check_code_fits, num_patterns
 from xtcl.sampling.positives import Positives, StoredPositives, find_positives
-from xtcl.sampling.stumps import (
-    Stumps,
-    fit_stumps,
-    precision,
-    prior_log_odds,
-    sigmoid,
-    training_order,
-    with_prior,
-)
+from xtcl.sampling.probabilities import probabilities_of_nodes, probabilities_of_pairs
+from xtcl.sampling.stumps import Stumps, sigmoid
+from xtcl.sampling.weights import RelationWeight, fit_weights
 
 
 class XGSampler(BaseEstimator):  # type: ignore[misc]
@@ -49,8 +49,21 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
 
     Citation: Lin and Neville, "Improving Node Representation by Boosting Task-Aware Contrastive
     Loss", 2024, Section 3 and Algorithm 1.
+
+    Args:
+        relations: names, or relations themselves; "paper" are the nine of the paper.
+        settings: the settings of the stumps, by default `SamplerConfig()`. `XTCL("nodes")` has
+            `SamplerConfig(prior_pairs=10)`.
+        crossfit: the number of folds in which `fit` hides labels from the relations; 0 for none, as
+            in the paper.
+        block_rows: how many rows are worked on at a time; it changes nothing of the result.
+        seed: of the folds and of ties among positives. An `XTCL` of the same `random_state` has
+            the same ones.
+        store: keeps the rows of relations for other fits.
+
     """
 
+    settings_: SamplerConfig
     relation_weights_: tuple[RelationWeight, ...]
     relations_: tuple[Relation, ...]
     left_out_: dict[str, list[str]]
@@ -67,12 +80,14 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         relations: str | Iterable[str | Relation] = "paper",
         settings: SamplerConfig | None = None,
         *,
+        crossfit: int = 5,
         block_rows: int | None = None,
         seed: int = 0,
         store: RelationStore | None = None,
     ) -> None:
         self.relations = relations
-        self.settings = settings or SamplerConfig()
+        self.settings = settings
+        self.crossfit = crossfit
         self.block_rows = block_rows
         self.seed = seed
         self.store = store
@@ -81,16 +96,76 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
 
     def fit(
         self,
+        graph: Any,
+        labels: Any = None,
+        progress: Callable[[int], None] = lambda done: None,
+        *,
+        pairs: ArrayLike | None = None,
+        alike: ArrayLike | None = None,
+    ) -> XGSampler:
+        """Learn the weights from labels of nodes, or from pairs.
+
+        Args:
+            graph: a `Graph`, a PyG `Data`, a NetworkX graph or a SciPy adjacency matrix. A
+                `TrainingView` shows the relations what it holds, on its device.
+            labels: a class for each node, [V]; None, NaN, "" or -1 where it is unknown, as
+                `Graph.from_arrays` reads them. By default those of the graph; of a PyG `Data` with
+                a `train_mask`, those in the mask. Nodes of one class are alike. The weights are
+                cross-fitted (`crossfit`), with the folds of an `XTCL` that trains on these labels.
+            progress: called with 1 after each fold.
+            pairs: in place of labels, node numbers [2, n] of the only pairs that count. Of (u, v),
+                v is a candidate of u: where the order says nothing, give both (u, v) and (v, u).
+            alike: for each of the pairs, whether it is alike, [n].
+
+        **With pairs nothing is hidden.** Relations read the graph as it is given, and its labels
+        (or `labels`) if it has any. There is no cross-fitting: what to hide is not known. So leave
+        out of the graph what the pairs ask for. A link that is the target must not be in the graph,
+        and labels that decide `alike` must not be among its labels: relations would read the
+        answer, and get too much weight.
+
+        """
+        if isinstance(graph, TrainingView) and _are_folds(labels):
+            warnings.warn(
+                "XGSampler.fit(view, folds) is called fit_folds(view, folds) now; the old name "
+                "goes with the next release.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return self.fit_folds(graph, labels, progress)
+        if (pairs is None) != (alike is None):
+            raise UsageError("pairs= and alike= go together: give both of them, or neither.")
+        view = view_with_labels(graph, labels)
+        if pairs is None or alike is None:
+            check_has_labels(view)
+            rng = np.random.default_rng([self.seed, 0])
+            return self.fit_folds(view, label_folds(view, None, self.crossfit, rng), progress)
+        if self.settings is not None and self.settings.self_pairs:
+            raise UsageError(
+                "self_pairs=True counts every node with itself, and with pairs= only the given "
+                "pairs count: leave out one of them."
+            )
+        folds = pair_folds(view, pair_array(pairs, view.num_nodes), alike)
+        return self.fit_folds(view, folds, progress)
+
+    def fit_folds(
+        self,
         view: TrainingView,
         folds: Sequence[Fold],
         progress: Callable[[int], None] = lambda done: None,
+        *,
+        checkpoints: TensorFiles | None = None,
     ) -> XGSampler:
-        """Learn the weights from `folds`. Positives will be those of `view`."""
+        """Learn the weights from `folds`. Positives will be those of `view`.
+
+        A fold that `checkpoints` have from an interrupted fit of the same folds is not counted
+        again.
+        """
         if not folds:
             raise UsageError("The sampler needs at least one fold of pairs to fit, and got none.")
         self._select_relations(view)
         self._prepare(self._make_rows(view))
-        groups = GroupCounts(self._count(view, folds, progress), self._num_patterns)
+        counts = self._count(view, folds, progress, of_one_process(checkpoints))
+        groups = GroupCounts(counts, self._num_patterns)
         return self._fit_stumps(view, groups.whole(), groups)
 
     def restore(
@@ -105,7 +180,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         return self._fit_stumps(view, counts, groups)
 
     def _select_relations(self, view: TrainingView) -> None:
-        settings = self.settings.validated()
+        self.settings_ = settings = (self.settings or SamplerConfig()).validated()
         if self.block_rows is not None and self.block_rows < 1:
             raise UsageError(f"block_rows={self.block_rows} must be at least 1, or None.")
         self.relations_, self.left_out_ = usable_relations(
@@ -122,7 +197,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
     def _make_rows(
         self, view: TrainingView, cached: dict[str, Levels] | None = None
     ) -> RelationRows:
-        settings = self.settings
+        settings = self.settings_
         return make_rows(
             self.relations_,
             view,
@@ -140,25 +215,27 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
             rows.prepare()
 
     def _count(
-        self, view: TrainingView, folds: Sequence[Fold], progress: Callable[[int], None]
+        self,
+        view: TrainingView,
+        folds: Sequence[Fold],
+        progress: Callable[[int], None],
+        checkpoints: TensorFiles | None,
     ) -> PatternCounts:
         """Counts of patterns by groups of nodes, of all folds and all ranks."""
         # All folds end to end: a rank has few of them, and prepares the relations of these only.
         shares = world().shares([len(fold.queries) for fold in folds])
         group = assign_groups(folds, self.seed)
         cached = self._cached_levels(view, folds)
+        self_pairs = self.settings_.self_pairs
         tables = []
         with local_work():
-            for fold, own in zip(folds, shares, strict=True):
-                rows = self._make_rows(fold.view, cached)
-                table = count_groups(
-                    fold,
-                    rows,
-                    self._height(rows),
-                    group,
-                    own,
-                    self_pairs=self.settings.self_pairs,
-                )
+            for number, (fold, own) in enumerate(zip(folds, shares, strict=True)):
+                table = load_counts(checkpoints, number)
+                if table is None:
+                    rows = self._make_rows(fold.view, cached)
+                    height = self._height(rows)
+                    table = count_groups(fold, rows, height, group, own, self_pairs=self_pairs)
+                    save_counts(checkpoints, number, table)
                 tables.append(table)
                 progress(1)
         return sum(tables[1:], start=tables[0]).of_all_ranks()
@@ -191,13 +268,26 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         self.view_, self.counts_, self.groups_ = view, counts, groups
         self._rows: RelationRows | None = None
         self.index_recall_ = {}
+        self._intervals: dict[str, WeightInterval] | None = None
         names = [relation.name for relation in self.relations_]
-        self.stumps_, self.relation_weights_ = fit_weights(names, self.settings, counts)
+        self.stumps_, self.relation_weights_ = fit_weights(names, self.settings_, counts)
         return self
 
     @property
+    def weight_intervals_(self) -> dict[str, WeightInterval]:
+        """By relation, 95 % intervals of the weight of a pair above, and of the precision.
+
+        Computed when first asked for, by drawing nodes u with replacement
+        (`xtcl.sampling.bootstrap`). Empty where the pairs are of fewer than five nodes u.
+        """
+        self._check_is_fitted()
+        if self._intervals is None:
+            self._intervals = weight_intervals(self)
+        return self._intervals
+
+    @property
     def _num_patterns(self) -> int:
-        return num_patterns(len(self.relations_), len(self.settings.quantiles))
+        return num_patterns(len(self.relations_), len(self.settings_.quantiles))
 
     def _height(self, rows: RelationRows) -> int:
         return self.block_rows or rows.block_rows
@@ -211,11 +301,13 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         exclude: sp.csr_array | None = None,
         hops: int | None = None,
         progress: Callable[[int], None] = lambda done: None,
+        checkpoints: TensorFiles | None = None,
     ) -> Positives:
         """The `number` nodes with the highest f_u(v) for every u; see `xtcl.sampling.positives`.
 
         `exclude` is a sparse 0/1 matrix of pairs that may not be chosen. With `hops` only nodes at
-        most so many links away are candidates (Section 3.3 of the paper).
+        most so many links away are candidates (Section 3.3 of the paper). Positives that
+        `checkpoints` have from the same call, interrupted, are not searched for again.
         """
         if number < 1:
             raise UsageError(f"The number of positives must be at least 1, not {number}.")
@@ -236,8 +328,9 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
             tie_break=self._tie_break(),
             exclude=exclude,
             within=None if hops is None else within_hops(self.view_.adjacency, hops),
-            above_only=self.settings.above_only,
+            above_only=self.settings_.above_only,
             progress=progress,
+            checkpoints=checkpoints,
         )
         self.index_recall_ = rows.index_recall
         if stored is not None:
@@ -246,7 +339,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
 
     def _tie_break(self) -> Relation | None:
         """The relation that breaks ties: the fitted one of that name, if there is one."""
-        name = self.settings.tie_break
+        name = self.settings_.tie_break
         if name is None:
             return None
         own = {relation.name: relation for relation in self.relations_}
@@ -254,11 +347,14 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         return relation if relation.reads <= self.view_.available else None
 
     def _fitted_rows(self) -> RelationRows:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("This sampler is not fitted yet; call fit first.")
+        self._check_is_fitted()
         if self._rows is None:
             self._rows = self._make_rows(self.view_)
         return self._rows
+
+    def _check_is_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError("This sampler is not fitted yet; call fit first.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "stumps_")
@@ -272,7 +368,23 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         self._rows = None
         self.view_.clear_cache()
 
-    # Explanations: single pairs.
+    # Probabilities of pairs, and their explanations.
+
+    def predict_proba(self, pairs_or_nodes: ArrayLike) -> np.ndarray:
+        """f_u(v), how likely v is alike to u, of pairs or of all pairs of some nodes.
+
+        For pairs [2, n] the result is [n]. For nodes [b], numbers or a mask of all nodes, it is
+        [b, V]: row i has f_u(v) of the i-th of them with all nodes. A node with itself is above for
+        no relation, so it has the probability of such a pair. It is that of `explain` in every
+        case. Cost: that of the rows of all different u.
+        """
+        rows = self._fitted_rows()
+        height = self._height(rows)
+        if np.ndim(pairs_or_nodes) == 2:
+            pairs = pair_array(pairs_or_nodes, rows.num_nodes)
+            return probabilities_of_pairs(rows, self.stumps_, pairs, height)
+        nodes = node_array(pairs_or_nodes, rows.num_nodes)
+        return probabilities_of_nodes(rows, self.stumps_, nodes, height)
 
     def explain(self, u: int, v: int) -> PairExplanation:
         """Which relations raise or lower the score of v as a positive of u, and by how much."""
@@ -286,7 +398,9 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         for relation, weights in zip(self.relations_, self.stumps_.weights, strict=True):
             pair = rows.pair_level(relation, u, v)
             signals.append(PairSignal(relation.name, *pair, weight=float(weights[pair.level])))
-        score = self.stumps_.base + sum(signal.weight for signal in signals)
+        score = self.stumps_.base
+        for signal in signals:  # in this order, as `margin_table`, to the last bit
+            score += signal.weight
         strongest = tuple(sorted(signals, key=lambda signal: -abs(signal.weight)))
         chance = float(sigmoid(np.array(score)))
         return PairExplanation(u, v, self.stumps_.base, strongest, score, chance)
@@ -304,33 +418,13 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         return pair_similarities(rows, pairs, self._height(rows))
 
 
+def _are_folds(given: object) -> bool:
+    return isinstance(given, Sequence) and all(isinstance(each, Fold) for each in given)
+
+
 def tiles_are_tall(device: torch.device) -> bool:
     """Whether the rows of one fold would leave half of a tile of the device empty."""
     return device.type != "cpu"
-
-
-@dataclass(frozen=True)
-class RelationWeight:
-    """The fitted weights of one relation.
-
-    `order` is its place in the training order (1 is first), `precision` the share of matches among
-    the `support` counted pairs at its highest level, `w0` and `w1` the weights of a pair below all
-    thresholds and above all of them, `weights` the weight of every level, `importance` the largest
-    of their absolute values: the paper's max(|w0|, |w1|).
-    """
-
-    relation: str
-    order: int
-    precision: float
-    support: int
-    w0: float
-    w1: float
-    importance: float
-    weights: tuple[float, ...]
-
-    def to_json(self) -> dict[str, object]:
-        """Plain values for a JSON file."""
-        return asdict(self) | {"weights": list(self.weights)}
 
 
 @dataclass(frozen=True)
@@ -373,47 +467,3 @@ def sampler_from_counts(
     if "group_codes" in arrays:
         by_group = PatternCounts(arrays["group_codes"], arrays["group_counts"])
     return sampler.restore(view, PatternCounts(arrays["codes"], arrays["counts"]), by_group)
-
-
-class FittedWeights(NamedTuple):
-    """The stumps, and the weights of each relation in training order."""
-
-    stumps: Stumps
-    weights: tuple[RelationWeight, ...]
-
-
-def fit_weights(
-    names: Sequence[str], settings: SamplerConfig, table: PatternCounts
-) -> FittedWeights:
-    """Fit the stumps of the relations `names`, the digits of the codes, to counts of patterns."""
-    top = len(settings.quantiles)
-    digits, counts = table.levels(len(names), top), table.counts
-    precisions, support = precision(digits, counts, top)
-    order = training_order(precisions, support)
-    base = settings.base_score
-    believed = with_prior(digits, counts, top, settings.prior_pairs)
-    stumps = fit_stumps(
-        *believed,
-        num_levels=top + 1,
-        order=order,
-        base=prior_log_odds(counts) if isinstance(base, str) else float(base),
-        sweeps=settings.sweeps,
-        penalty=settings.penalty,
-        backtracking=isinstance(base, str),
-    )
-    if isinstance(base, str):
-        stumps = stumps.centred(*believed)
-    weights = tuple(
-        RelationWeight(
-            relation=names[r],
-            order=place + 1,
-            precision=float(precisions[r]),
-            support=int(support[r]),
-            w0=float(stumps.weights[r, 0]),
-            w1=float(stumps.weights[r, -1]),
-            importance=float(np.abs(stumps.weights[r]).max()),
-            weights=tuple(float(w) for w in stumps.weights[r]),
-        )
-        for place, r in enumerate(order)
-    )
-    return FittedWeights(stumps, weights)

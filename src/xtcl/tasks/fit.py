@@ -209,7 +209,7 @@ def fit_sampler(training: Graph, task: Task, recipe: FitConfig, options: FitOpti
         return sampler_from_counts(sampler, view, arrays)
     folds = task.folds(view, recipe.crossfit, np.random.default_rng([options.seed, 0]))
     with options.progress.stage("learning which relations matter", len(folds)) as advance:
-        sampler.fit(view, folds, advance)
+        sampler.fit_folds(view, folds, advance, checkpoints=options.checkpoints)
     kept = {name: torch.from_numpy(array) for name, array in counts_to_arrays(sampler).items()}
     options.checkpoints.save("counts", kept)
     return sampler
@@ -226,13 +226,13 @@ def sample_positives(
     strategy = options.strategy or make_strategy(recipe.strategy)
     with options.progress.stage("finding positives", sampler.view_.num_nodes) as advance:
         source = PositiveSource(
-            training,
             sampler,
             options.seed,
             recipe.min_probability,
             recipe.hops,
             task.excluded(sampler.view_, recipe),
             advance,
+            options.checkpoints,
         )
         table = strategy.table(source, recipe.positives)
     nodes, trust = _checked(table, strategy, training)

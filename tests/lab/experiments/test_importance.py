@@ -66,7 +66,7 @@ def test_groups_add_up_to_the_counts_of_the_fit() -> None:
     side = training_data(GRAPH, make_split(GRAPH, "nodes", 0))
     view = TrainingView.of(side.graph, side.labelled, CPU)
     folds = known.folds(view, 5, np.random.default_rng(0))
-    sampler = XGSampler().fit(view, folds)
+    sampler = XGSampler().fit_folds(view, folds)
     codes, counts = counts_by_part(sampler, folds, 0, bench()).by_group()
     assert 5 <= len(counts) <= NUM_PARTS
     whole = PatternCounts(codes, counts.sum(axis=0))
@@ -82,12 +82,12 @@ def test_groups_and_draws_are_those_of_the_published_intervals(task: str) -> Non
     view = TrainingView.of(side.graph, side.labelled, CPU)
     recipe = known.recipe("gcn")
     folds = known.folds(view, recipe.crossfit, np.random.default_rng([3, 0]))
-    sampler = XGSampler(settings=recipe.sampler, seed=3).fit(view, folds)
+    sampler = XGSampler(settings=recipe.sampler, seed=3).fit_folds(view, folds)
 
     rng = np.random.default_rng([3, 2])
     tables = []
     for fold in folds:
-        rows = DenseRows(sampler.relations_, fold.view, sampler.settings.quantiles)
+        rows = DenseRows(sampler.relations_, fold.view, sampler.settings_.quantiles)
         parts = max(1, min(60 // len(folds), len(fold.queries)))
         tables += [
             count_patterns(replace(fold, queries=np.sort(part)), rows, 64)

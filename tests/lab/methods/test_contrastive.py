@@ -155,7 +155,7 @@ def test_the_ceiling_refuses_to_guess_the_truth() -> None:
 
 @pytest.mark.parametrize("truth", [TRUTH[:-1], np.roll(TRUTH, 1)], ids=["short", "contradicting"])
 def test_the_ceiling_refuses_the_truth_of_another_graph(truth: np.ndarray) -> None:
-    with pytest.raises(DataError, match="contradict those of graph 'tiny'"):
+    with pytest.raises(DataError, match="contradict those of the training data"):
         fitted(CeilingSCL(truth), TINY)
 
 

@@ -30,7 +30,8 @@ from xtcl.sampling.bootstrap import PERCENTILES, resampled_counts
 from xtcl.sampling.counting import GroupCounts, count_groups
 from xtcl.sampling.folds import Fold
 from xtcl.sampling.patterns import num_patterns
-from xtcl.sampling.xgsampler import XGSampler, fit_weights
+from xtcl.sampling.weights import fit_weights
+from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks import make_task
 from xtcl.tasks.training_data import training_data
 
@@ -88,13 +89,13 @@ def weights_with_intervals(
     sampler: XGSampler, view: TrainingView, folds: list[Fold], seed: int, context: Context
 ) -> Plain:
     """Weights, importance and its interval for every relation."""
-    fitted = sampler.fit(view, folds).relation_weights_
+    fitted = sampler.fit_folds(view, folds).relation_weights_
     names = [relation.name for relation in sampler.relations_]
     drawn: dict[str, list[float]] = {name: [] for name in names}
     for counts in resampled_counts(
         counts_by_part(sampler, folds, seed, context), NUM_RESAMPLES, seed
     ):
-        for weight in fit_weights(names, sampler.settings, counts).weights:
+        for weight in fit_weights(names, sampler.settings_, counts).weights:
             drawn[weight.relation].append(weight.importance)
     return {
         weight.relation: {
@@ -116,7 +117,7 @@ def counts_by_part(
     first, tables = 0, []
     with context.progress.stage("counting pairs", len(folds)) as advance:
         for fold in folds:
-            rows = make_rows(sampler.relations_, fold.view, sampler.settings.quantiles)
+            rows = make_rows(sampler.relations_, fold.view, sampler.settings_.quantiles)
             parts = max(1, min(NUM_PARTS // len(folds), len(fold.queries)))
             for number, part in enumerate(np.array_split(rng.permutation(fold.queries), parts)):
                 group[part] = first + number
@@ -124,7 +125,7 @@ def counts_by_part(
             tables.append(count_groups(fold, rows, height, group))
             first += parts
             advance(1)
-    patterns = num_patterns(len(sampler.relations_), len(sampler.settings.quantiles))
+    patterns = num_patterns(len(sampler.relations_), len(sampler.settings_.quantiles))
     return GroupCounts(sum(tables[1:], start=tables[0]), patterns)
 
 

@@ -94,7 +94,7 @@ def pairs_of(size: int, seed: int, device: torch.device) -> tuple[TrainingView, 
 def fit_stumps_on_pairs(system: str, view: TrainingView, folds: list[Fold]) -> None:
     """Fit one system, to the end of what its device was asked for."""
     if system == "xgsampler":
-        XGSampler().fit(view, folds)
+        XGSampler().fit_folds(view, folds)
     else:
         NaiveXGBoost().fit(view, folds)
     if view.device.type == "cuda":

@@ -60,7 +60,7 @@ class DebiasedLoss:
 
 def all_chances(sampler: XGSampler) -> Tensor:
     """f_u(v) of all pairs, float32 [V, V]: 1.5 GB for the 20,000 nodes of PubMed."""
-    rows = DenseRows(sampler.relations_, sampler.view_, sampler.settings.quantiles)
+    rows = DenseRows(sampler.relations_, sampler.view_, sampler.settings_.quantiles)
     margins = margin_table(sampler.stumps_)
     # As candidates these pairs are out; as negatives they have a chance like all others.
     margins[0] = sampler.stumps_.base + sampler.stumps_.weights[:, 0].sum()

@@ -50,13 +50,18 @@ class PassRows(Generic[Source]):
 
     @contextmanager
     def through(
-        self, store: RelationStore, nodes: np.ndarray, whole: np.ndarray | None = None
+        self,
+        store: RelationStore,
+        nodes: np.ndarray,
+        whole: np.ndarray | None = None,
+        *,
+        write: bool = True,
     ) -> Iterator[None]:
         """Use the store for one pass over blocks of `nodes`, in their order.
 
         Rows of some nodes may be in a file of their own, in that of the `whole` pass that they are
-        a share of, or in that of all nodes. If they are in none, they are computed, and stored if
-        the pass is completed and the nodes are ascending.
+        a share of, or in that of all nodes. If they are in none, they are computed. With `write`
+        they are also stored, if the pass is completed and the nodes are ascending.
         """
         source = self.source
         if not is_storable(source.relation) or not len(nodes):
@@ -75,7 +80,7 @@ class PassRows(Generic[Source]):
         if self._stored is not None:
             with closing(self):
                 yield
-        elif np.array_equal(some, nodes):
+        elif write and np.array_equal(some, nodes):
             with ExitStack() as stack:
                 with self._tolerant():
                     writing = store.writing(*key, self._nodes, settings)

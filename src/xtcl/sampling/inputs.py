@@ -1,0 +1,57 @@
+"""What `XGSampler.fit` is given, a graph and maybe labels, as a view of the training data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from xtcl.errors import DataError
+from xtcl.graph.convert import as_graph, is_of
+from xtcl.graph.graph import Graph
+from xtcl.graph.labels import encode_labels
+from xtcl.graph.splits import masks_of
+from xtcl.relations.view import TrainingView
+
+
+def view_with_labels(graph: Any, labels: Any = None) -> TrainingView:
+    """The view of `graph` with `labels` [V], or with its own.
+
+    A `TrainingView` shows what may be read already. Of a PyG `Data` with a `train_mask`, only the
+    labels in the mask are its own.
+    """
+    if isinstance(graph, TrainingView):
+        if labels is None:
+            return graph
+        codes, classes = encode_labels(labels, graph.num_nodes)
+        return replace(graph, labels=np.asarray(codes), num_classes=len(classes))
+    given, graph = graph, as_graph(graph, warn_masks=False)
+    if labels is not None:
+        graph = _relabelled(graph, labels)
+    if graph.labels is None:
+        return TrainingView.of(graph)
+    known = graph.labels >= 0
+    if labels is None and is_of(given, "torch_geometric"):
+        split = masks_of(given, graph)
+        known = known if split is None else split.train
+    return TrainingView.of(graph, known)
+
+
+def check_has_labels(view: TrainingView) -> TrainingView:
+    """The view itself, or an error where no label is known."""
+    if not (view.labels >= 0).any():
+        raise DataError(
+            "The sampler learns from labels, and the graph has none: give fit(graph, labels) a "
+            "class for each node (None where it is unknown), or fit(graph, pairs=..., alike=...)."
+        )
+    return view
+
+
+def _relabelled(graph: Graph, labels: Any) -> Graph:
+    """The graph with other labels: codes into its own classes, where these have all of them."""
+    codes, classes = encode_labels(labels, graph.num_nodes)
+    if codes is not None and set(classes) <= set(graph.classes):
+        place = np.array([*(graph.classes.index(value) for value in classes), -1], dtype=np.int64)
+        codes, classes = place[codes], graph.classes
+    return replace(graph, labels=codes, classes=classes)
