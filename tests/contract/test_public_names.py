@@ -42,6 +42,7 @@ def test_the_lists_of_names_agree() -> None:
 
 PACKAGES = (
     "baselines",
+    "datasets",
     "graph",
     "model_selection",
     "nn",

@@ -44,6 +44,8 @@ def test_they_run(tmp_path: Path) -> None:
     assert "% of the papers that were hidden" in told
     assert "AUC 0." in told
     assert "stands out" in told
+    assert "XTCL with these parts:" in told
+    assert "own_method" in told
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
@@ -54,7 +56,7 @@ def test_they_are_kept_without_outputs(path: Path) -> None:
             assert cell["execution_count"] is None
 
 
-def test_there_are_two_and_the_page_lists_them() -> None:
+def test_there_are_three_and_the_page_lists_them() -> None:
     index = (FOLDER / "index.md").read_text(encoding="utf-8")
-    assert len(NOTEBOOKS) == 2
+    assert len(NOTEBOOKS) == 3
     assert all(f"]({path.name})" in index for path in NOTEBOOKS)

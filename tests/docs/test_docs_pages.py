@@ -83,6 +83,23 @@ def test_the_page(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert ran
 
 
+@pytest.mark.parametrize(
+    ("section", "most"),
+    [
+        ("A relation", 3),
+        ("The sampler", 5),
+        ("Positives in your own training loop", 25),
+        ("A method of your own in `evaluate`", 12),
+    ],
+)
+def test_the_script_for_one_part_is_short(section: str, most: int) -> None:
+    page = (DOCS / "guides" / "use-one-part.md").read_text(encoding="utf-8")
+    _, text = page.split(f"\n## {section}\n")
+    script = text[text.index("```python\n") + 10 :].partition("```")[0]
+    lines = [line for line in script.splitlines() if line.strip()]
+    assert 0 < len(lines) <= most
+
+
 def test_what_torchrun_starts_is_understood() -> None:
     group: Any = get_command(app)
     started = STARTED.findall((DOCS / "ranks.md").read_text(encoding="utf-8"))

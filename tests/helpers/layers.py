@@ -5,6 +5,7 @@ from __future__ import annotations
 LAYERS = [
     "errors renamed not_fitted files progress device distributed cuda_graphs code_digest",
     "graph",
+    "datasets",
     "relations",
     "config",
     "sampling",

@@ -195,7 +195,9 @@ def test_a_function_gives_rows_and_its_description() -> None:
     assert (relation.name, relation.title) == ("parity", "parity")
     assert relation.reads == {ATTRIBUTES}
     assert relation.__doc__ == same_parity.__doc__
-    assert not relation.cacheable
+    assert relation.cacheable
+    assert not FunctionRelation(same_parity, "parity").cacheable
+    assert FunctionRelation(same_parity, "parity").reads == {LINKS}
     plain = np.arange(40)
     np.testing.assert_array_equal(all_rows(relation, VIEW), (plain[:, None] - plain) % 2 == 0)
 
@@ -228,10 +230,10 @@ def counting(calls: list[TrainingView]) -> Callable[[TrainingView], Rows]:
 
 @pytest.mark.parametrize(
     ("reads", "cacheable", "computed"),
-    [((), True, 1), ((LINKS,), True, 2), ((LABELS,), True, 3), ((), False, 3)],
+    [((), None, 1), ((LINKS,), None, 2), ((LABELS,), True, 3), ((), False, 3), (None, None, 3)],
 )
 def test_rows_are_shared_by_views_that_agree_in_what_is_read(
-    reads: tuple[str, ...], cacheable: bool, computed: int
+    reads: tuple[str, ...] | None, cacheable: bool | None, computed: int
 ) -> None:
     calls: list[TrainingView] = []
     relation = FunctionRelation(counting(calls), "parity", reads=reads, cacheable=cacheable)

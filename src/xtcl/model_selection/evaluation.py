@@ -171,8 +171,13 @@ def _evaluate(
     else:
         listed = list(splits) if isinstance(splits, Sequence) else [splits]
         task = _task_of(listed, task)
-        for split in listed:
+        for number, split in enumerate(listed):
             check_no_leak(whole, split)
+            if not split.test.size:
+                raise UsageError(
+                    f"Split {number} has no test side to score on: give splits of node_split or "
+                    "link_split, or NodeSplit.from_masks with a test mask."
+                )
         made = listed
     chosen = as_method(method)
     chosen.check_task(make_task(task).name)

@@ -190,13 +190,14 @@ class FunctionRelation(_OwnRelation):
     Range: [0, 1], which is checked. Cost: that of the function.
 
     `function` takes a `TrainingView` and returns a function from nodes [b] to similarities [b, V].
-    `reads` names what it looks at of the view ("attributes", "links", "labels"). It decides whether
-    the relation can be computed from what the graph has.
+    `reads` names all that it looks at of the view ("attributes", "links", "labels"), and so decides
+    whether the relation can be computed from what the graph has. Without it links are assumed.
 
-    With `cacheable` its rows are cached and stored: those of views that agree in what it `reads`
-    are the same. So `reads` must then be complete. A function that looks at the labels without
-    saying so would give the rows of one fold to another. The names of stored files contain a hash
-    of its code, and of the variables outside that it reads. Without source it is not stored.
+    A relation with `reads` is cached and stored: its rows are the same for views that agree in what
+    it reads. So `reads` must be complete: a function that looks at the labels without saying so
+    would give the rows of one fold to another. `cacheable=False` turns this off. The names of
+    stored files contain a hash of its code, and of the variables outside that it reads. Without
+    source it is not stored.
 
     `topk` is an optional fast path of top-k mode: a function of a view and a `TopK` that returns a
     search, as `Relation.topk` does.
@@ -214,12 +215,13 @@ class FunctionRelation(_OwnRelation):
         name: str,
         title: str | None = None,
         *,
-        reads: Iterable[str] = (LINKS,),
+        reads: Iterable[str] | None = None,
         topk: TopKFunction | None = None,
-        cacheable: bool = False,
+        cacheable: bool | None = None,
     ) -> None:
-        super().__init__(name, title, reads)
-        self.function, self.topk_function, self.cacheable = function, topk, cacheable
+        super().__init__(name, title, (LINKS,) if reads is None else reads)
+        self.function, self.topk_function = function, topk
+        self.cacheable = reads is not None if cacheable is None else cacheable
         self.__doc__ = function.__doc__
 
     def _identity(self) -> tuple[object, ...]:

@@ -85,9 +85,10 @@ def register_relation(
             [b] to similarities [b, V] in [0, 1], for a `FunctionRelation`; or a SciPy sparse matrix
             or an array [V, V] of similarities in [0, 1], for a `MatrixRelation`.
         title: how tables call a function or a matrix; by default the name.
-        reads: what a function looks at, of "attributes", "links" and "labels"; by default links.
+        reads: all that a function looks at, of "attributes", "links" and "labels". It is then
+            cached and stored. By default links, and it is computed for each fold.
         topk: a fast path of a function in top-k mode.
-        cacheable: whether the rows of a function are cached and stored, see `FunctionRelation`.
+        cacheable: False for a function that names what it `reads` and must not be cached.
 
     """
     if name in _PAPER_NAMES:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.graph.graph import Graph
+from xtcl.graph.convert import as_graph
 from xtcl.graph.validation import Attributes
 from xtcl.relations.sparse import CSRGraph, dense_on
 
@@ -74,11 +74,15 @@ class TrainingView:
     @classmethod
     def of(
         cls,
-        graph: Graph,
+        graph: Any,
         labelled: np.ndarray | Sequence[int] = (),
         device: torch.device | str = "cpu",
     ) -> TrainingView:
-        """View of `graph` with the labels of the nodes `labelled` (or mask) and no others."""
+        """View of `graph` with the labels of the nodes `labelled` (or mask) and no others.
+
+        `graph` is a Graph, or what `as_graph` makes one of. By default no label can be read.
+        """
+        graph = as_graph(graph, warn_masks=False)
         labels = np.full(graph.num_nodes, -1, dtype=np.int64)
         nodes = np.asarray(labelled)
         nodes = np.flatnonzero(nodes) if nodes.dtype == bool else nodes.astype(np.int64)

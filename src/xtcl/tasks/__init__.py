@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from xtcl import renamed
 from xtcl.errors import UsageError
 from xtcl.tasks.custom import CustomTask
 from xtcl.tasks.link_prediction import LinkPrediction
@@ -23,3 +26,10 @@ def make_task(task: str | Task) -> Task:
             "own indicator function."
         )
     return TASKS[task]()
+
+
+def __getattr__(name: str) -> Any:
+    """`OwnTask`, the old name of `CustomTask`, with a warning."""
+    if name != "OwnTask":
+        raise AttributeError(f"module 'xtcl.tasks' has no attribute '{name}'")
+    return renamed.lookup("xtcl.tasks.OwnTask", "xtcl.tasks.CustomTask")
