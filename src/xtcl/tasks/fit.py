@@ -236,6 +236,11 @@ def sample_positives(
         )
         table = strategy.table(source, recipe.positives)
     nodes, trust = _checked(table, strategy, training)
+    if not (nodes >= 0).any() and not recipe.num_links_per_step:  # known links are enough
+        raise DataError(
+            f"The strategy '{strategy.name}' finds no positive for any node of graph "
+            f"'{training.name}': give more labels or links, or attributes that say more."
+        )
     kept = {"nodes": torch.from_numpy(nodes), "trust": torch.tensor(trust, dtype=torch.float64)}
     options.checkpoints.save("positives", kept)
     if not options.keep_relations:
@@ -252,11 +257,6 @@ def _checked(table: PositiveTable, strategy: PositiveStrategy, training: Graph) 
             f"The strategy '{strategy.name}' returned an array of shape {list(nodes.shape)} and "
             f"type {nodes.dtype} as positives of {training.num_nodes} nodes: return one row of "
             "node numbers for each node, with -1 in empty places."
-        )
-    if not (nodes >= 0).any():
-        raise DataError(
-            f"The strategy '{strategy.name}' finds no positive for any node of graph "
-            f"'{training.name}': give more labels or links, or attributes that say more."
         )
     return table._replace(nodes=nodes.astype(np.int64, copy=False))
 
