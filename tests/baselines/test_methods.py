@@ -165,7 +165,7 @@ def test_the_side_of_a_node_split_cannot_train_links(method: Method) -> None:
 
 
 NAMES = (
-    "xtcl-gcn xtcl-gat sscl scl ceiling-scl naive-tcl dgi sugrl asp polygcl gcn gat dgcn "
+    "xtcl-gcn xtcl-gat sscl sscl-all scl ceiling-scl naive-tcl dgi sugrl asp polygcl gcn gat dgcn "
     "meta-pn cocos subgraph logistic propagation"
 )
 

@@ -236,7 +236,8 @@ def sample_positives(
         )
         table = strategy.table(source, recipe.positives)
     nodes, trust = _checked(table, strategy, training)
-    if not (nodes >= 0).any() and not recipe.num_links_per_step:  # known links are enough
+    # Known links are enough for links; where the sampler finds nothing, trust is low.
+    if not ((nodes >= 0).any() or recipe.num_links_per_step or strategy.learns):
         raise DataError(
             f"The strategy '{strategy.name}' finds no positive for any node of graph "
             f"'{training.name}': give more labels or links, or attributes that say more."

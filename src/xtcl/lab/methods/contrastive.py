@@ -82,7 +82,7 @@ class _Naming(Progress):
 
 
 class SSCL(Contrastive):
-    """XTCL without labels: `UniformPositives` over the relations that read none (Definition 1)."""
+    """XTCL without labels: uniform positives over the relations that read none (Definition 1)."""
 
     name: ClassVar[str] = "sscl"
     title: ClassVar[str] = "SSCL"
@@ -90,7 +90,7 @@ class SSCL(Contrastive):
 
 
 class SSCLAll(Contrastive):
-    """SSCL over all nine relations, as XTCL has them: what is left is what weights are worth."""
+    """SSCL over all nine relations: the difference to XTCL is what the learned weights give."""
 
     name: ClassVar[str] = "sscl-all"
     title: ClassVar[str] = "SSCL (nine relations)"
@@ -98,7 +98,7 @@ class SSCLAll(Contrastive):
 
 
 class SCL(Contrastive):
-    """XTCL with labels alone: `SameLabelPositives` (Definition 2).
+    """XTCL with labels alone: positives with the same label (Definition 2).
 
     Negatives are random nodes of the graph, labelled or not.
     """
@@ -109,7 +109,7 @@ class SCL(Contrastive):
 
 
 class NaiveTCL(Contrastive):
-    """SCL for labelled nodes, SSCL for all the others: `NaivePositives` (Definition 7)."""
+    """SCL for labelled nodes, SSCL for all the others (Definition 7)."""
 
     name: ClassVar[str] = "naive-tcl"
     title: ClassVar[str] = "Naive TCL"
@@ -117,7 +117,7 @@ class NaiveTCL(Contrastive):
 
 
 class CeilingSCL(Contrastive):
-    """XTCL with the true classes of all nodes: `AllLabelPositives` (Definition 6).
+    """XTCL with the true classes of all nodes (Definition 6).
 
     It sees the test labels, and is no competitor. The encoder trains on the true labels of all
     nodes; the head is fitted on training labels as ever. Whoever wants the ceiling has to give the
