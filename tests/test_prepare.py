@@ -135,7 +135,9 @@ def test_half_precision_and_sparse_weights_are_described(tmp_path: Path) -> None
     assert identity(encoder=encoder) == identity(encoder=encoder)
 
 
-@pytest.mark.parametrize("module", ["xtcl.config", "xtcl.graph.splits", "xtcl.prepare"])
+@pytest.mark.parametrize(
+    "module", ["xtcl.config", "xtcl.graph.pairs", "xtcl.graph.splits", "xtcl.prepare"]
+)
 def test_code_that_turns_settings_and_data_into_a_fit_is_in_the_identity(module: str) -> None:
     others = [each for each in RESULT_CODE if each != module]
     assert len(others) == len(RESULT_CODE) - 1

@@ -57,6 +57,7 @@ RESULT_CODE = (
     "xtcl.config",
     "xtcl.graph.graph",
     "xtcl.graph.labels",
+    "xtcl.graph.pairs",
     "xtcl.graph.splits",
     "xtcl.graph.subgraph",
     "xtcl.prepare",

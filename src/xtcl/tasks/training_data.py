@@ -8,7 +8,8 @@ import numpy as np
 
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import LinkSplit, NodeSplit, pair_keys
+from xtcl.graph.pairs import pair_keys
+from xtcl.graph.splits import LinkSplit, NodeSplit
 
 Split = NodeSplit | LinkSplit
 

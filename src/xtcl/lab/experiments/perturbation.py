@@ -44,7 +44,8 @@ from scipy.special import rel_entr
 
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import NodeSplit, generator
+from xtcl.graph.pairs import generator
+from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.drawing import Value, conditions, curves_of, curves_table, draw_curves
 from xtcl.lab.experiments.experiment import (
     Context,

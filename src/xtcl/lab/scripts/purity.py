@@ -23,7 +23,8 @@ from xtcl.device import pick_device
 from xtcl.errors import XTCLError
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import LinkSplit, NodeSplit, pair_keys, pairs_among
+from xtcl.graph.pairs import pair_keys, pairs_among
+from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.options import run_options
 from xtcl.lab.scripts.records_of_splits import conditions
