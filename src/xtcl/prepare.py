@@ -115,7 +115,7 @@ class FitSettings:
 class PreparedFit:
     """One fit, ready to start: `xtcl fit`, `--dry-run`, `--resume` and `XTCL.fit` share it.
 
-    `data` is the training side of `graph`: whatever reads it cannot see the test side of `split`.
+    `data` are the training data of `graph`; whoever reads them cannot see the test side of `split`.
     """
 
     settings: FitSettings

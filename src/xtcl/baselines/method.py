@@ -17,7 +17,7 @@ from xtcl.tasks.training_data import TrainingData
 
 
 class Method(ABC):
-    """A method that answers a task from the training side alone: it has no way to the test side."""
+    """A method that answers a task from the training data alone: it never gets the test side."""
 
     name: ClassVar[str]
     """How the command line and result files call it."""

@@ -80,7 +80,7 @@ class PropagationMethod(Method):
     Graph Convolutional Networks", ICML 2019, without their tuning on a validation set. P, the
     personalised PageRank of the attributes, alone or beside k = 0, 1 and 2: Gasteiger and others,
     "Predict then Propagate", ICLR 2019, without their network. All are under the same heads as
-    every embedding, as in `Logistic`. Which of them is chosen inside the training side (ties to the
+    every embedding, as in `Logistic`. Which of them is chosen inside the training data (ties to the
     first listed), for nodes by the likelihood of held-out labels, for links by AUC on hidden
     training links that the smoothing has not seen either. For nodes that is fair because no label
     goes into the smoothing.

@@ -238,8 +238,8 @@ def decisions(plan: MemoryPlan, budget: int | None, nodes: int) -> Iterator[str]
         batch = member.training.batch.neighbours
         way = "the whole graph in every step"
         if batch is not None:
-            most = f", up to {batch[0]} neighbours each" if batch else ""
-            way = f"mini-batches of {member.training.anchors:,} anchors{most}"
+            limits = f", up to {batch[0]} neighbours each" if batch else ""
+            way = f"mini-batches of {member.training.anchors:,} anchors{limits}"
         yield f"encoder {number}:    {way}"
     if plan.store:
         yield f"to the store: about {format_bytes(plan.store)}"

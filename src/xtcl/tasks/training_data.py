@@ -1,4 +1,4 @@
-"""What a method may see of a graph and a split: the training side, and nothing of the test side."""
+"""Training data: what a method may see of a graph and a split, and nothing of the test side."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class CeilingSCL(Contrastive):
 
     Definition 6 of Lin and Neville (2024): what the loss could do with positives that are always
     right. The encoder trains on the true labels of all nodes, test nodes included; the head is
-    fitted on training labels as ever. The training side holds no such labels, so whoever wants the
+    fitted on training labels as ever. The training data hold no such labels, so whoever wants the
     ceiling has to hand them over as `truth`, and a method made by name alone refuses to fit. Cost
     of the positives: O(V B).
     """

@@ -6,7 +6,7 @@
 Nodes: the share of the positives of test nodes that have their class; the share of test nodes whose
 positives are right for the most part ("mostly_right"); and how accurate the fit is there and
 elsewhere. Links: the share of candidate positives that are test links. Percent, on the first three
-splits from seed 0; the fit is that of xtcl-gcn and sees the training side alone.
+splits from seed 0; the fit is that of xtcl-gcn and sees the training data alone.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
         [--out results/tuned]
 
 On every split from seed 0 it does what `xtcl tune` and then `xtcl evaluate --config` do: the search
-sees the training side of that split and no more. Writes tuned.jsonl with a record D-T-tuned-E for
+sees the training data of that split and no more. Writes tuned.jsonl with a record D-T-tuned-E for
 data set, task and encoder, as `xtcl evaluate --json` prints it, with the search's settings;
 recipes.jsonl with the recipe found on every split, its hidden score and that of the default; and
 searches/D-T-E-SEED.db with its trials. Finished splits and trials are kept and never run again;
@@ -43,7 +43,7 @@ ENCODERS = ("gcn", "gat")
 
 
 class TunedMethod(Method):
-    """XTCL with the recipe that a search inside the training side finds."""
+    """XTCL with the recipe that a search inside the training data finds."""
 
     title: ClassVar[str] = "XTCL, tuned"
     tasks: ClassVar[frozenset[str]] = frozenset(TASKS)
