@@ -27,7 +27,7 @@ from xtcl.graph.pairs import pair_keys, pairs_among
 from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.options import run_options
-from xtcl.lab.scripts.records_of_splits import conditions
+from xtcl.lab.scripts.records_of_splits import current_conditions
 from xtcl.model_selection.evaluation import make_split
 from xtcl.relations.rows import NO_NODE
 from xtcl.tasks import make_task
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
             cell = {"mean": round(float(np.mean(shares)), 2), "runs": shares, "seeds": list(SEEDS)}
             cell |= dict(zip(list(measured[0])[1:], others, strict=True))
-            file.append(f"{dataset}-{task}", cell | conditions(device))
+            file.append(f"{dataset}-{task}", cell | current_conditions(device))
             file.fold()
             print(f"{dataset} {task}: {shares}", file=sys.stderr, flush=True)
 

@@ -30,16 +30,15 @@ from xtcl.graph.graph import Graph
 from xtcl.lab.experiments.provenance import evaluate_into
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.options import run_options
-from xtcl.lab.scripts.protocol import SPLITS, TASKS
-from xtcl.lab.scripts.records_of_splits import add_split, conditions, print_split
+from xtcl.lab.scripts.protocol import SPLITS
+from xtcl.lab.scripts.records_of_splits import add_split, current_conditions, print_split
 from xtcl.model_selection.tuning import Tuned, tune
+from xtcl.nn import ENCODERS
 from xtcl.progress import Progress
-from xtcl.tasks import make_task
+from xtcl.tasks import TASKS, make_task
 from xtcl.tasks.fit import FitOptions, fit_task
 from xtcl.tasks.results import Predictions
 from xtcl.tasks.training_data import TrainingData
-
-ENCODERS = ("gcn", "gat")
 
 
 class TunedMethod(Method):
@@ -123,7 +122,7 @@ def run(
 
     def on_split(seed: int, figure: float, seconds: float) -> None:
         assert method.found is not None  # noqa: S101 - the split has just been fitted
-        add_split(recipes, cell, seed, described(method.found))
+        add_split(recipes, cell, seed, describe_search(method.found))
         print_split(cell, seed, figure, seconds)
 
     evaluate_into(
@@ -134,12 +133,12 @@ def run(
         method,
         splits=splits,
         device=device,
-        conditions={"search": search, **conditions(device)},
+        conditions={"search": search, **current_conditions(device)},
         on_split=on_split,
     )
 
 
-def described(found: Tuned) -> dict[str, Any]:
+def describe_search(found: Tuned) -> dict[str, Any]:
     """What a search found, as plain values."""
     return {
         "hidden score": found.score,
