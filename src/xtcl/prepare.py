@@ -29,13 +29,9 @@ from xtcl.nn.encoder_check import check_encoder, check_encoder_options
 from xtcl.planning.memory_plan import MemoryPlan, plan_fit
 from xtcl.planning.sizes import Sizes
 from xtcl.progress import Progress
-from xtcl.relations.own import FunctionRelation
-from xtcl.relations.registry import resolve_relations
-from xtcl.relations.relation import Relation
-from xtcl.relations.store.relation_store import RelationStore
-from xtcl.tasks import TASKS, make_task
+from xtcl.relations import FunctionRelation, Relation, RelationStore, resolve_relations
+from xtcl.tasks import TASKS, Task, make_task
 from xtcl.tasks.fit import FitOptions
-from xtcl.tasks.task import Task
 from xtcl.tasks.training_data import TrainingData, check_disjoint, training_data
 from xtcl.training.checkpoint import NullCheckpoints, SharedCheckpoints
 

@@ -10,10 +10,8 @@ import torch
 from xtcl.config import FitConfig
 from xtcl.errors import UsageError
 from xtcl.progress import Progress
-from xtcl.tasks import make_task
+from xtcl.tasks import Predictions, TrainingData, make_task
 from xtcl.tasks.fit import FitOptions, fit_task
-from xtcl.tasks.results import Predictions
-from xtcl.tasks.training_data import TrainingData
 
 
 class Method(ABC):

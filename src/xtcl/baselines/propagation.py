@@ -15,6 +15,7 @@ from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.functional import normalize
 from xtcl.nn.propagation import Propagation
 from xtcl.progress import Progress
+from xtcl.tasks import LinkScores, NodePredictions, Predictions, TrainingData
 from xtcl.tasks.link_head import LinkHead
 from xtcl.tasks.link_prediction import (
     VALIDATION_LINK_SHARE,
@@ -24,9 +25,7 @@ from xtcl.tasks.link_prediction import (
     hide_links,
 )
 from xtcl.tasks.logistic import fit_logistic, take_rows
-from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
 from xtcl.tasks.self_training import self_train
-from xtcl.tasks.training_data import TrainingData
 from xtcl.training.trainer import seeded
 
 

@@ -21,12 +21,11 @@ from xtcl.graph import LinkSplit, NodeSplit
 from xtcl.model_selection.search_space import Parameter, apply_values, parameters_of
 from xtcl.nn import encoder_factory
 from xtcl.progress import Progress
-from xtcl.tasks import make_task
+from xtcl.tasks import Task, make_task
 from xtcl.tasks.fit import FitOptions, fit_task
 from xtcl.tasks.link_prediction import hide_links
 from xtcl.tasks.logistic import stratified_folds
 from xtcl.tasks.metrics import score_test_side
-from xtcl.tasks.task import Task
 from xtcl.tasks.training_data import Split, TrainingData, training_data
 from xtcl.training.checkpoint import NullCheckpoints
 

@@ -11,10 +11,8 @@ import torch
 from torch import nn
 
 from xtcl.config import BatchConfig, EncoderConfig, TrainingConfig
-from xtcl.nn import encoder_factory
+from xtcl.nn import GATEncoder, GCNEncoder, encoder_factory
 from xtcl.nn.encoder import LayerwiseEncoder
-from xtcl.nn.gat import GATEncoder
-from xtcl.nn.gcn import GCNEncoder
 from xtcl.planning.sizes import Sizes
 from xtcl.training.trainer import can_capture
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from xtcl.errors import DataError, UsageError
-from xtcl.graph.graph import Graph
+from xtcl.graph import Graph, LinkSplit, NodeSplit
 from xtcl.graph.pairs import pair_keys
-from xtcl.graph.splits import LinkSplit, NodeSplit
 
 Split = NodeSplit | LinkSplit
 
