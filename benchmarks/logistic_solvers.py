@@ -1,7 +1,7 @@
 """Newton-CG against L-BFGS of PyTorch and of scikit-learn, on the fits of a node head.
 
     OMP_NUM_THREADS=1 python benchmarks/logistic_solvers.py [--datasets cora,...] [--splits 3]
-        [--repeats 2] [--tolerance 1e-6] [--embeddings FOLDER] [--data DIR]
+        [--repeats 2] [--tolerance 1e-6] [--device cpu] [--embeddings FOLDER] [--data DIR]
 
 Every solver takes the place of `solve_path`. So all get the same embedding, labels and folds, and
 make three fits: the cross-validation over C (5 folds), the first fit at the C that Newton-CG chose,
@@ -12,7 +12,8 @@ gradient of the mean loss is above --tolerance (scikit-learn's default is 1e-4).
 
 Embeddings come from fits in top-k mode (`cap=32`) with two epochs for each encoder: they have the
 width of a full fit and nearly its accuracy. They are kept in FOLDER. Seconds are CPU seconds of one
-thread on split 0, the least of the repeats. "C" is what the solver's own cross-validation chooses,
+thread on split 0, the least of the repeats; with `--device cuda` seconds of the clock, and only
+scikit-learn still solves on the CPU. "C" is what the solver's own cross-validation chooses,
 split by split; "test" the accuracy after the second fit, a mean over the splits; "same class" the
 share of all nodes with Newton-CG's class; "J" how far the penalised loss of the second fit is above
 Newton-CG's.
@@ -88,11 +89,10 @@ def sklearn_lbfgs(
 ) -> HeadWeights:
     """`LogisticRegression(solver="lbfgs")`; for three or more classes."""
     model = LogisticRegression(C=C, tol=tolerance, max_iter=MAX_ITERATIONS, warm_start=True)
-    model.coef_, model.intercept_ = (part[0].numpy() for part in start)
-    model.fit(rows.numpy(), codes.numpy())
-    return HeadWeights(
-        torch.from_numpy(model.coef_)[None], torch.from_numpy(model.intercept_)[None]
-    )
+    model.coef_, model.intercept_ = (part[0].cpu().numpy() for part in start)
+    model.fit(rows.cpu().numpy(), codes.cpu().numpy())
+    found = (torch.from_numpy(part)[None] for part in (model.coef_, model.intercept_))
+    return HeadWeights(*(part.to(rows.device) for part in found))
 
 
 SOLVERS: dict[str, Fit | None] = {
@@ -224,20 +224,20 @@ def measure(
             patch("xtcl.tasks.logistic.rotate_rows", rotate),
         ):
             for _ in range(repeats):
-                clock = [time.process_time()]
+                clock = [seconds_of(z.device)]
                 chosen = fit_logistic(rows, labels, seed=0, refit=False)
-                clock.append(time.process_time())
+                clock.append(seconds_of(z.device))
                 C = newton[0].C_ if newton else chosen.C_
                 first = refit_logistic(replace(chosen, C_=C), rows, labels)
-                clock.append(time.process_time())
+                clock.append(seconds_of(z.device))
                 # All add the same pseudo-labels.
                 teacher = newton[0] if newton else first
                 second = self_train(teacher, z, split.train, labels)
                 second = first if second is teacher else second  # there is no second fit
-                clock.append(time.process_time())
+                clock.append(seconds_of(z.device))
                 seconds.append(np.diff(clock).tolist())
         newton = newton or [first]
-        classes = second.predict(z.numpy())
+        classes = second.predict(z.cpu().numpy())
         assert solver.last is not None
         size = f"{len(solver.last.rows):,} x {z.shape[1]:,}, {len(second.classes_)} classes"
         right = classes[split.test] == graph.labels[split.test]
@@ -252,13 +252,21 @@ def measure(
     return results
 
 
-def embedding(graph: Graph, split: NodeSplit, seed: int, path: Path) -> Tensor:
+def seconds_of(device: torch.device) -> float:
+    """CPU seconds of this process; on a GPU those of the clock, with its work done."""
+    if device.type == "cpu":
+        return time.process_time()
+    torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def embedding(graph: Graph, split: NodeSplit, seed: int, path: Path, device: str) -> Tensor:
     """The embedding of all nodes by a short fit, from `path` where it is there."""
     if not path.exists():
-        model = XTCL(cap=32, epochs=2, random_state=seed, device="cpu").fit(graph, split)
+        model = XTCL(cap=32, epochs=2, random_state=seed, device=device).fit(graph, split)
         path.parent.mkdir(parents=True, exist_ok=True)
         np.save(path, np.asarray(model.embedding_, dtype=np.float32))
-    return torch.from_numpy(np.load(path))
+    return torch.from_numpy(np.load(path)).to(device)
 
 
 def rows_of(name: str, splits: list[dict[str, Result]]) -> list[list[str]]:
@@ -293,6 +301,7 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--tolerance", type=float, default=1e-6)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--embeddings", type=Path, default=Path("build/embeddings"))
     parser.add_argument("--data", default=os.environ.get("XTCL_DATA"))
     chosen = parser.parse_args()
@@ -305,7 +314,8 @@ def main() -> None:
         for seed in range(chosen.splits):
             split = make_split(graph, "nodes", seed)
             assert isinstance(split, NodeSplit)
-            z = embedding(graph, split, seed, chosen.embeddings / f"{name}-{seed}.npy")
+            path = chosen.embeddings / f"{name}-{seed}.npy"
+            z = embedding(graph, split, seed, path, chosen.device)
             repeats = chosen.repeats if seed == 0 else 1
             splits.append(measure(graph, split, z, repeats, chosen.tolerance))
         for cells in rows_of(name, splits):

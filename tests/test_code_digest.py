@@ -12,7 +12,7 @@ import pytest
 from user_code import RELATION, user_module
 
 import xtcl
-from xtcl.code_digest import code_digest, source_digest, user_code_digest
+from xtcl.code_digest import code_digest, describe_value, source_digest, user_code_digest
 from xtcl.relations.link import Link
 from xtcl.relations.relation import Relation
 
@@ -137,6 +137,21 @@ def test_of_two_classes_with_one_name_in_a_file_each_has_its_own_digest(tmp_path
 
 def test_only_code_of_a_user_counts() -> None:
     assert user_code_digest(Link) == user_code_digest(Relation) == user_code_digest(dict)
+
+
+def test_a_part_of_xtcl_is_described_without_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = (Link, Relation, source_digest)
+    before = [describe_value(part) for part in parts]
+    for part in parts:
+        monkeypatch.setattr(part, "__module__", "xtcl.elsewhere")
+    assert [describe_value(part) for part in parts] == before
+    assert len({str(described) for described in before}) == len(parts)
+
+
+def test_a_part_of_a_user_is_described_with_its_module(tmp_path: Path) -> None:
+    one, other = (user_module(tmp_path / name, RELATION, name) for name in ("one", "other"))
+    assert describe_value(one.Own) != describe_value(other.Own)
+    assert describe_value(one.Own.prepare) != describe_value(other.Own.prepare)
 
 
 def test_a_class_without_source_has_no_digest() -> None:

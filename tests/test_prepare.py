@@ -17,7 +17,9 @@ from xtcl.code_digest import code_digest
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.splits import NodeSplit, node_split
 from xtcl.prepare import RESULT_CODE, drawn_seed, prepare
+from xtcl.relations.link import Link
 from xtcl.relations.own import FunctionRelation, MatrixRelation
+from xtcl.relations.pagerank import PageRank
 from xtcl.relations.registry import forget_relation, register_relation
 from xtcl.relations.relation import Rows
 from xtcl.relations.view import TrainingView
@@ -101,6 +103,24 @@ def test_code_and_data_of_the_user_are_in_the_identity(
     assert identify(user_module(tmp_path / "new", GIVEN.replace(old, new))) != first
 
 
+def test_the_place_of_a_class_in_xtcl_is_not_in_the_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = user_module(tmp_path, GIVEN)
+    before = of_task(module), identity(relations=["link"]), identity(relations=["pagerank"])
+    for kind in (CustomTask, Link, PageRank):
+        monkeypatch.setattr(kind, "__module__", "xtcl.elsewhere")
+    assert (of_task(module), identity(relations=["link"]), identity(relations=["pagerank"])) == (
+        before
+    )
+
+
+def test_the_module_of_a_class_of_the_user_is_in_the_identity(tmp_path: Path) -> None:
+    one, other = (user_module(tmp_path / name, GIVEN, name) for name in ("one", "other"))
+    for identify in (of_class, of_encoder, of_task):
+        assert identify(one) != identify(other)
+
+
 def test_a_matrix_is_in_the_identity_by_its_content() -> None:
     def of_matrix(scale: float, name: str = "given") -> str:
         matrix = sp.csr_array(np.eye(80) * scale)
@@ -135,7 +155,9 @@ def test_half_precision_and_sparse_weights_are_described(tmp_path: Path) -> None
     assert identity(encoder=encoder) == identity(encoder=encoder)
 
 
-@pytest.mark.parametrize("module", ["xtcl.config", "xtcl.graph.splits", "xtcl.prepare"])
+@pytest.mark.parametrize(
+    "module", ["xtcl.config", "xtcl.graph.pairs", "xtcl.graph.splits", "xtcl.prepare"]
+)
 def test_code_that_turns_settings_and_data_into_a_fit_is_in_the_identity(module: str) -> None:
     others = [each for each in RESULT_CODE if each != module]
     assert len(others) == len(RESULT_CODE) - 1

@@ -138,7 +138,13 @@ def _is_docstring(statement: object) -> bool:
 
 def describe_class(kind: type) -> list[str | None]:
     """Where the class is from, and the hash of its code."""
-    return [kind.__module__, kind.__qualname__, user_code_digest(kind)]
+    return [*_origin(kind), user_code_digest(kind)]
+
+
+def _origin(part: type | FunctionType) -> list[str | None]:
+    """Module and name; without the module for a part of xtcl, which may move to another one."""
+    own = part.__module__.partition(".")[0] == "xtcl"
+    return [None if own else part.__module__, part.__qualname__]
 
 
 def _all_described(values: Mapping[str, object], inside: frozenset[int]) -> dict[str, Any]:
@@ -156,8 +162,10 @@ def describe_value(value: object, inside: frozenset[int] = frozenset()) -> Any:
         code = user_code_digest(*{type(part) for part in value.modules()})
         weights = _all_described(value.state_dict(), inside)
         return [*describe_class(type(value)), code, str(value), weights]
+    if isinstance(value, type):
+        return describe_class(value)
     if isinstance(value, FunctionType):
-        named = [value.__module__, value.__qualname__, user_code_digest(value)]
+        named = [*_origin(value), user_code_digest(value)]
         if id(value) in inside:
             return named
         return [*named, _all_described(_variables(value), inside | {id(value)})]

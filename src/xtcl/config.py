@@ -103,8 +103,8 @@ class BatchConfig:
 
     def validated(self) -> BatchConfig:
         """These settings, or an error that names the one that cannot be used."""
-        for most in self.neighbours or ():
-            if most is not None and not most >= 1:
+        for limit in self.neighbours or ():
+            if limit is not None and not limit >= 1:
                 raise UsageError(f"neighbours={self.neighbours} must be at least 1 each.")
         if not self.block >= 1:
             raise UsageError(f"block={self.block} must be at least 1.")
@@ -115,7 +115,7 @@ class BatchConfig:
         """The settings whose `dataclasses.asdict` went through JSON or TOML."""
         settings = _current_names(stored)
         if settings.get("neighbours") is not None:
-            known = (None if most == "none" else most for most in settings["neighbours"])
+            known = (None if limit == "none" else limit for limit in settings["neighbours"])
             settings["neighbours"] = tuple(known)
         return cls(**settings)
 

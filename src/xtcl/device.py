@@ -42,9 +42,8 @@ _allowed: ContextVar[int | None] = ContextVar("allowed", default=None)
 def limit_gpu_memory(budget: int | None, device: torch.device) -> Iterator[None]:
     """Let the block take no more than `budget` bytes of the GPU; beyond, torch is out of memory.
 
-    The allocator of torch keeps freed memory for later work, and so takes far more than is in use:
-    at a million nodes 81 GB for 25. Within a limit it gives back what it keeps before it takes
-    more.
+    torch keeps freed memory for later use. So it holds far more than it uses: 81 GB at a million
+    nodes, with 25 GB in use. At a limit it frees what it keeps before it asks for more.
     """
     if budget is None or device.type != "cuda":
         yield

@@ -30,14 +30,10 @@ from xtcl.nn.encoder_check import check_encoder, check_encoder_options
 from xtcl.planning.memory_plan import MemoryPlan, plan_fit
 from xtcl.planning.sizes import Sizes
 from xtcl.progress import Progress
-from xtcl.relations.own import FunctionRelation
-from xtcl.relations.registry import resolve_relations
-from xtcl.relations.relation import Relation
-from xtcl.relations.store.relation_store import RelationStore
+from xtcl.relations import FunctionRelation, Relation, RelationStore, resolve_relations
 from xtcl.sampling.strategies import PositiveStrategy, make_strategy
-from xtcl.tasks import TASKS, make_task
+from xtcl.tasks import TASKS, Task, make_task
 from xtcl.tasks.fit import FitOptions
-from xtcl.tasks.task import Task
 from xtcl.tasks.training_data import TrainingData, check_disjoint, training_data
 from xtcl.training.checkpoint import NullCheckpoints, SharedCheckpoints
 
@@ -59,6 +55,7 @@ RESULT_CODE = (
     "xtcl.config",
     "xtcl.graph.graph",
     "xtcl.graph.labels",
+    "xtcl.graph.pairs",
     "xtcl.graph.splits",
     "xtcl.graph.subgraph",
     "xtcl.prepare",
@@ -118,7 +115,7 @@ class FitSettings:
 class PreparedFit:
     """One fit, ready to start: `xtcl fit`, `--dry-run`, `--resume` and `XTCL.fit` share it.
 
-    `data` is the training side of `graph`: whatever reads it cannot see the test side of `split`.
+    `data` are the training data of `graph`; whoever reads them cannot see the test side of `split`.
     """
 
     settings: FitSettings

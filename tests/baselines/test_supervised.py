@@ -29,7 +29,7 @@ from xtcl.baselines.supervised import (
 from xtcl.errors import UsageError
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import pair_keys
+from xtcl.graph.pairs import pair_keys
 from xtcl.lab.methods.dgcn import DualLinks
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress

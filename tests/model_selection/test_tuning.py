@@ -21,7 +21,8 @@ from small_runs import Recorder, python, shrink_recipes, small_graph, small_spli
 from xtcl.config import EncoderConfig, FitConfig
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import LinkSplit, NodeSplit, pair_keys
+from xtcl.graph.pairs import pair_keys
+from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.model_selection import tuning as module
 from xtcl.model_selection.tuning import (
     VALIDATION_FOLDS,

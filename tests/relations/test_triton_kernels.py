@@ -76,7 +76,7 @@ def test_levels_of_a_row_that_is_read_once(
 @pytest.mark.parametrize("most", [1, 3, 9, 14])
 @pytest.mark.parametrize("number", [1, 64, 110])
 def test_steps_within_reach_are_counted_from_distances(number: int, most: int) -> None:
-    from xtcl.relations.triton_kernels import steps_within_reach
+    from xtcl.relations.triton_kernels import steps_within_reach_by_node
 
     links = random_links(40, 0.04)
     nodes = np.arange(number) % 40  # some of them twice
@@ -86,7 +86,7 @@ def test_steps_within_reach_are_counted_from_distances(number: int, most: int) -
         torch.tensor(part, dtype=torch.int32, device=DEVICE)
         for part in (links.indptr, links.indices)
     )
-    found = steps_within_reach(start, end, torch.tensor(nodes, device=DEVICE), most)
+    found = steps_within_reach_by_node(start, end, torch.tensor(nodes, device=DEVICE), most)
     assert np.array_equal(found.cpu().numpy(), expected.T)
 
 

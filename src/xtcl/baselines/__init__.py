@@ -73,7 +73,10 @@ METHODS = Methods()
 
 
 def make_method(name: str) -> Method:
-    """The method called `name`, in any case; an unknown name meets the closest known one."""
+    """The method called `name`, in upper or lower case.
+
+    For an unknown name the error suggests the closest known one.
+    """
     if name.lower() == TIMED_ONLY:
         raise UsageError(
             "Naive XGBoost has no task to be scored on, it is only timed: "

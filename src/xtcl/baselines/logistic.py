@@ -11,11 +11,10 @@ from xtcl.baselines.method import Method
 from xtcl.baselines.propagation import leading_axes
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
+from xtcl.tasks import LinkScores, NodePredictions, Predictions, TrainingData
 from xtcl.tasks.link_prediction import VALIDATION_LINK_SHARE, choose_scorer, fit_chosen, hide_links
 from xtcl.tasks.logistic import fit_logistic
-from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
 from xtcl.tasks.self_training import self_train
-from xtcl.tasks.training_data import TrainingData
 
 
 class Logistic(Method):

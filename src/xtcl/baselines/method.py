@@ -10,14 +10,12 @@ import torch
 from xtcl.config import FitConfig
 from xtcl.errors import UsageError
 from xtcl.progress import Progress
-from xtcl.tasks import make_task
+from xtcl.tasks import Predictions, TrainingData, make_task
 from xtcl.tasks.fit import FitOptions, fit_task
-from xtcl.tasks.results import Predictions
-from xtcl.tasks.training_data import TrainingData
 
 
 class Method(ABC):
-    """A method that answers a task from the training side alone: it has no way to the test side."""
+    """A method that answers a task from the training data alone: it never gets the test side."""
 
     name: ClassVar[str]
     """How the command line and result files call it."""

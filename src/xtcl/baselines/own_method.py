@@ -14,10 +14,8 @@ from xtcl.baselines import make_method
 from xtcl.baselines.method import Method
 from xtcl.errors import DataError, UsageError
 from xtcl.progress import Progress
-from xtcl.tasks import TASKS
+from xtcl.tasks import TASKS, LinkScores, NodePredictions, Predictions, TrainingData
 from xtcl.tasks.fit import fit_task
-from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
-from xtcl.tasks.training_data import TrainingData
 from xtcl.training.checkpoint import NullCheckpoints
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.functional import normalize
 from xtcl.nn.propagation import Propagation
 from xtcl.progress import Progress
+from xtcl.tasks import LinkScores, NodePredictions, Predictions, TrainingData
 from xtcl.tasks.link_head import LinkHead
 from xtcl.tasks.link_prediction import (
     VALIDATION_LINK_SHARE,
@@ -24,9 +25,7 @@ from xtcl.tasks.link_prediction import (
     hide_links,
 )
 from xtcl.tasks.logistic import fit_logistic, take_rows
-from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
 from xtcl.tasks.self_training import self_train
-from xtcl.tasks.training_data import TrainingData
 from xtcl.training.trainer import seeded
 
 
@@ -80,7 +79,7 @@ class PropagationMethod(Method):
     Graph Convolutional Networks", ICML 2019, without their tuning on a validation set. P, the
     personalised PageRank of the attributes, alone or beside k = 0, 1 and 2: Gasteiger and others,
     "Predict then Propagate", ICLR 2019, without their network. All are under the same heads as
-    every embedding, as in `Logistic`. Which of them is chosen inside the training side (ties to the
+    every embedding, as in `Logistic`. Which of them is chosen inside the training data (ties to the
     first listed), for nodes by the likelihood of held-out labels, for links by AUC on hidden
     training links that the smoothing has not seen either. For nodes that is fair because no label
     goes into the smoothing.

@@ -18,9 +18,8 @@ from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
+from xtcl.tasks import LinkScores, NodePredictions, Predictions, TrainingData
 from xtcl.tasks.link_head import checked_pairs, pair_scores
-from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
-from xtcl.tasks.training_data import TrainingData
 from xtcl.training.trainer import embed, seeded
 
 NetworkLoss = Callable[[Tensor, torch.Generator], Tensor]

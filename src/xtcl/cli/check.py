@@ -14,17 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from xtcl.cli import options
 from xtcl.cli.console import plain_table, printable, reported
-from xtcl.cli.options import (
-    OWN_TABLES_SHARE,
-    DataOption,
-    EdgesOption,
-    GraphName,
-    JsonOption,
-    LabelOption,
-    NodesOption,
-    read_source,
-)
 
 if TYPE_CHECKING:
     from xtcl.graph.encoding import ColumnEncoding
@@ -38,12 +29,12 @@ MANY_ALIKE = 5
 
 @reported
 def check(
-    graph: GraphName = None,
-    nodes: NodesOption = None,
-    edges: EdgesOption = None,
-    label: LabelOption = None,
-    data: DataOption = None,
-    as_json: JsonOption = False,
+    graph: options.GraphName = None,
+    nodes: options.NodesOption = None,
+    edges: options.EdgesOption = None,
+    label: options.LabelOption = None,
+    data: options.DataOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Show what is understood of a graph, what looks wrong, and what a fit would take.
 
@@ -53,7 +44,7 @@ def check(
     """
     from xtcl.graph.graph import Graph
 
-    read = read_source(graph, data, nodes, edges, label, Console(stderr=True))
+    read = options.read_source(graph, data, nodes, edges, label, Console(stderr=True))
     found = described(read) if isinstance(read, Graph) else described(read.graph, read)
     if as_json:
         typer.echo(json.dumps(found))
@@ -153,7 +144,9 @@ def _estimate(graph: Graph, task: str, own_tables: bool) -> dict[str, Any]:
     from xtcl.planning.timing import relation_seconds
     from xtcl.tasks.training_data import TrainingData
 
-    sizes = expected_sizes(graph, task, (OWN_TABLES_SHARE if own_tables else PAPER_SHARE)[task])
+    sizes = expected_sizes(
+        graph, task, (options.OWN_TABLES_SHARE if own_tables else PAPER_SHARE)[task]
+    )
     return {
         "task": task,
         "relation_seconds": three_digits(relation_seconds(TrainingData(graph), sizes)),
@@ -238,8 +231,8 @@ def decisions(plan: MemoryPlan, budget: int | None, nodes: int) -> Iterator[str]
         batch = member.training.batch.neighbours
         way = "the whole graph in every step"
         if batch is not None:
-            most = f", up to {batch[0]} neighbours each" if batch else ""
-            way = f"mini-batches of {member.training.anchors:,} anchors{most}"
+            limits = f", up to {batch[0]} neighbours each" if batch else ""
+            way = f"mini-batches of {member.training.anchors:,} anchors{limits}"
         yield f"encoder {number}:    {way}"
     if plan.store:
         yield f"to the store: about {format_bytes(plan.store)}"

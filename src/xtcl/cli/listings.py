@@ -13,18 +13,8 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from xtcl.cli import options
 from xtcl.cli.console import plain_table, reported
-from xtcl.cli.options import (
-    DataOption,
-    EncoderName,
-    EncoderOption,
-    EpochsOption,
-    JsonOption,
-    SamplerOption,
-    StoreOption,
-    TaskName,
-    TaskOption,
-)
 from xtcl.errors import DataError
 
 _REQUIRED_PACKAGES = (
@@ -51,7 +41,7 @@ OPTIONAL_PACKAGES = {
 
 
 @reported
-def datasets(data: DataOption = None, as_json: JsonOption = False) -> None:
+def datasets(data: options.DataOption = None, as_json: options.JsonOption = False) -> None:
     """List the data sets, and which of them can be loaded here.
 
     Example: xtcl datasets --data path/to/datasets
@@ -71,7 +61,7 @@ def datasets(data: DataOption = None, as_json: JsonOption = False) -> None:
 
 
 @reported
-def relations(store: StoreOption = None, as_json: JsonOption = False) -> None:
+def relations(store: options.StoreOption = None, as_json: options.JsonOption = False) -> None:
     """List the relations (graph signals) and what each of them reads, or those kept in a store.
 
     Example: xtcl relations --store relations
@@ -127,13 +117,12 @@ def _stored_relations(folder: Path, as_json: bool) -> None:
 
 
 @reported
-def methods(as_json: JsonOption = False) -> None:
+def methods(as_json: options.JsonOption = False) -> None:
     """List the compared systems: those that `xtcl evaluate` can run, and one that is only timed.
 
     Example: xtcl methods
     """
-    from xtcl.baselines import METHODS
-    from xtcl.baselines.method import Method
+    from xtcl.baselines import METHODS, Method
     from xtcl.lab.methods.naive_xgboost import NaiveXGBoost
 
     listed: list[tuple[type[Method | NaiveXGBoost], str]] = [
@@ -161,11 +150,11 @@ def methods(as_json: JsonOption = False) -> None:
 
 @reported
 def recipe(
-    task: TaskOption = TaskName.nodes,
-    encoder: EncoderOption = EncoderName.gcn,
-    sampler: SamplerOption = "xtcl",
-    epochs: EpochsOption = None,
-    as_json: JsonOption = False,
+    task: options.TaskOption = options.TaskName.nodes,
+    encoder: options.EncoderOption = options.EncoderName.gcn,
+    sampler: options.SamplerOption = "xtcl",
+    epochs: options.EpochsOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Print every setting of a fit, in the form that `--config` of fit and evaluate reads.
 
@@ -187,7 +176,7 @@ def recipe(
 
 
 @reported
-def doctor(data: DataOption = None, as_json: JsonOption = False) -> None:
+def doctor(data: options.DataOption = None, as_json: options.JsonOption = False) -> None:
     """Say what is installed, which devices there are, and what is missing.
 
     Example: xtcl doctor

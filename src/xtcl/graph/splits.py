@@ -1,9 +1,9 @@
-"""Training and test sides: seeded splits of nodes and of links, and the check of their rules."""
+"""Training and test sides: seeded splits of nodes and of links."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,14 +13,35 @@ from numpy.typing import ArrayLike, NDArray
 from xtcl.errors import DataError, UsageError, first_few
 from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.graph import Graph
+from xtcl.graph.pairs import (
+    NodePair,
+    canonical_pairs,
+    count_pairs,
+    draw_non_links,
+    generator,
+    pair_keys,
+    pairs_among,
+)
+from xtcl.graph.split_check import LINK_SIDES, check_no_leak, check_pairs, repeated_values
 from xtcl.graph.validation import IntArray, to_array
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-NodePair = IntArray
-"""Shape [2, n]: pair i joins nodes [0, i] and [1, i]."""
-_LINK_SIDES = ("train", "test", "train_negatives", "test_negatives")
+__all__ = [
+    "LinkSplit",
+    "NodeSplit",
+    "as_split",
+    "as_test_side",
+    "check_no_leak",
+    "full_split",
+    "link_split",
+    "mask_nodes",
+    "masks_of",
+    "node_split",
+    "pair_keys",
+    "training_count",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +129,7 @@ def mask_nodes(mask: object, name: str = "mask", graph: Graph | None = None) -> 
             f"{list(given.shape)}."
         )
     nodes: IntArray = np.sort(given.astype(np.int64)) if numbers else np.flatnonzero(given)
-    repeated = _repeated(nodes)
+    repeated = repeated_values(nodes)
     if repeated.size:
         raise DataError(
             f"{name} lists nodes twice: {first_few(repeated)}. Give each node number once, or a "
@@ -235,7 +256,7 @@ class LinkSplit:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        for side in _LINK_SIDES:
+        for side in LINK_SIDES:
             pairs = canonical_pairs(getattr(self, side))
             pairs.setflags(write=False)
             object.__setattr__(self, side, pairs)
@@ -248,7 +269,7 @@ class LinkSplit:
     def fingerprint(self) -> str:
         """SHA-256 of all four sides: equal exactly where the splits are."""
         digest = hashlib.sha256(f"links {self.num_nodes}".encode())
-        for side in _LINK_SIDES:
+        for side in LINK_SIDES:
             pairs = getattr(self, side)
             digest.update(f" {side} {pairs.shape[1]} ".encode())
             digest.update(pairs.tobytes())
@@ -266,16 +287,16 @@ class LinkSplit:
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for `split.json`."""
-        sides = {side: getattr(self, side).tolist() for side in _LINK_SIDES}
+        sides = {side: getattr(self, side).tolist() for side in LINK_SIDES}
         return {"kind": self.kind, "seed": self.seed, "num_nodes": self.num_nodes, **sides}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> LinkSplit:
         """The split that `to_json` described."""
-        needed = {"seed", "num_nodes", *_LINK_SIDES}
+        needed = {"seed", "num_nodes", *LINK_SIDES}
         if stored.get("kind") != "links" or not needed <= stored.keys():
             raise DataError(f'A link split needs "kind": "links" and {", ".join(sorted(needed))}.')
-        sides = {side: stored[side] for side in _LINK_SIDES}
+        sides = {side: stored[side] for side in LINK_SIDES}
         return cls(**sides, num_nodes=int(stored["num_nodes"]), seed=_stored_seed(stored))
 
     @classmethod
@@ -302,7 +323,7 @@ class LinkSplit:
             test_negatives=_given_pairs(test_negatives, "test_negatives"),
             num_nodes=whole.num_nodes,
         )
-        _check_pairs(whole, given)
+        check_pairs(whole, given)
         lacking = [
             max(0, links.shape[1] - negatives.shape[1])
             for links, negatives in (
@@ -407,6 +428,19 @@ def link_split(graph: Any, train: float = 0.6, *, seed: int = 0) -> LinkSplit:
     )
 
 
+def training_count(total: int, train: float, what: str) -> int:
+    """How many of `total` things train; refuses a share that leaves either side empty."""
+    if not 0 < train < 1:
+        raise UsageError(f"train={train} is not a share: give a number between 0 and 1, say 0.6.")
+    count = round(train * total)
+    if not 0 < count < total:
+        side = "test" if count else "training"
+        raise DataError(
+            f"train={train} of {total} {what} leaves no {side} {what}: choose another share."
+        )
+    return count
+
+
 def as_split(given: Any, graph: Graph, task: str) -> NodeSplit | LinkSplit:
     """A split as it is, or one whose training side is a mask or an array of node numbers."""
     if isinstance(given, NodeSplit | LinkSplit):
@@ -459,185 +493,3 @@ def full_split(graph: Graph, task: str, seed: int = 0) -> NodeSplit | LinkSplit:
         return LinkSplit(graph.edges, none, negatives, none, graph.num_nodes, seed)
     labelled = np.arange(0) if graph.labels is None else np.flatnonzero(graph.labels >= 0)
     return NodeSplit(labelled, none[0], seed)
-
-
-def check_no_leak(graph: Any, split: NodeSplit | LinkSplit) -> None:
-    """Raise `DataError`, naming the first offenders, where `split` breaks a rule on `graph`.
-
-    Nodes: in range, labelled, no duplicates, no node on both sides. Links: in range, no loops, no
-    duplicates, training and test links are links of the graph and share none in either direction,
-    negatives are non-links of the whole graph, share none, and are as many as the links of their
-    side (or all there are, where the graph has too few). `graph` is a Graph or what `as_graph`
-    makes one of.
-    """
-    graph = as_graph(graph, warn_masks=False)
-    if isinstance(split, NodeSplit):
-        _check_nodes(graph, split)
-    else:
-        _check_links(graph, split)
-
-
-def _check_nodes(graph: Graph, split: NodeSplit) -> None:
-    if graph.labels is None:
-        raise DataError(f"Graph {graph.name!r} has no labels, so a node split cannot be for it.")
-    for side, nodes in (("training", split.train), ("test", split.test)):
-        outside = nodes[(nodes < 0) | (nodes >= graph.num_nodes)]
-        _refuse(outside, f"{side} nodes are not in the graph of {graph.num_nodes} nodes")
-        _refuse(_repeated(nodes), f"{side} nodes are listed twice")
-        _refuse(nodes[graph.labels[nodes] < 0], f"{side} nodes have no label")
-    shared = split.test[pairs_among(split.test, split.train)]
-    _refuse(shared, "nodes are both training and test nodes")
-
-
-def _check_links(graph: Graph, split: LinkSplit) -> None:
-    _check_pairs(graph, split)
-    _check_balance(split, non_links=count_pairs(graph.num_nodes) - graph.num_edges)
-
-
-def _check_pairs(graph: Graph, split: LinkSplit) -> None:
-    """All rules but the number of negatives."""
-    n = graph.num_nodes
-    if split.num_nodes != n:
-        raise DataError(f"The split is for {split.num_nodes} nodes, and the graph has {n}.")
-    for side in _LINK_SIDES:
-        pairs: NodePair = getattr(split, side)
-        name = side.replace("_", " ")
-        outside = pairs[:, (pairs[0] < 0) | (pairs[1] >= n)]
-        _refuse(outside, f"{name} pairs are not in the graph of {n} nodes")
-        _refuse(pairs[:, pairs[0] == pairs[1]], f"{name} pairs join a node to itself")
-        _refuse(unpack_keys(_repeated(pair_keys(pairs, n)), n), f"{name} pairs are listed twice")
-
-    keys = {side: pair_keys(getattr(split, side), n) for side in _LINK_SIDES}
-    links = pair_keys(graph.edges, n)
-    for side in ("train", "test"):
-        unknown = keys[side][~pairs_among(keys[side], links)]
-        _refuse(unpack_keys(unknown, n), f"{side} pairs are not links of the graph")
-        negatives = keys[f"{side}_negatives"]
-        linked = negatives[pairs_among(negatives, links)]
-        _refuse(unpack_keys(linked, n), f"{side} negatives are links of the graph")
-    for kind, what in (("", "links"), ("_negatives", "negatives")):
-        tested = keys[f"test{kind}"]
-        shared = tested[pairs_among(tested, keys[f"train{kind}"])]
-        _refuse(unpack_keys(shared, n), f"{what} are on both the training and the test side")
-
-
-def _check_balance(split: LinkSplit, non_links: int) -> None:
-    positives = [split.train.shape[1], split.test.shape[1]]
-    negatives = [split.train_negatives.shape[1], split.test_negatives.shape[1]]
-    exhausted = non_links < sum(positives) and sum(negatives) == non_links
-    if negatives != positives and not exhausted:
-        raise DataError(
-            f"The split has {positives[0]} training and {positives[1]} test links but "
-            f"{negatives[0]} and {negatives[1]} negatives: draw one negative for each link."
-        )
-
-
-def _repeated(values: IntArray) -> IntArray:
-    """The values that a sorted array holds more than once."""
-    return np.unique(values[1:][values[1:] == values[:-1]])
-
-
-def _refuse(offenders: IntArray, broken_rule: str) -> None:
-    """Raise where there are offenders: a row of nodes, or the two rows of pairs."""
-    if offenders.size:
-        shown = offenders.tolist() if offenders.ndim == 1 else zip(*offenders.tolist(), strict=True)
-        raise DataError(
-            f"The split leaks or is damaged, because these {broken_rule}: {first_few(shown)}. "
-            "Make it with node_split or link_split."
-        )
-
-
-def training_count(total: int, train: float, what: str) -> int:
-    """How many of `total` things train; refuses a share that leaves either side empty."""
-    if not 0 < train < 1:
-        raise UsageError(f"train={train} is not a share: give a number between 0 and 1, say 0.6.")
-    count = round(train * total)
-    if not 0 < count < total:
-        side = "test" if count else "training"
-        raise DataError(
-            f"train={train} of {total} {what} leaves no {side} {what}: choose another share."
-        )
-    return count
-
-
-def generator(seed: int) -> np.random.Generator:
-    """A generator of our own, so that the global random state neither matters nor changes."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise UsageError(f"seed must be a whole number from 0 on, not {seed!r}.")
-    return np.random.default_rng(int(seed))
-
-
-def draw_non_links(
-    links: NodePair, num_nodes: int, want: int, rng: np.random.Generator
-) -> NodePair:
-    """A uniform sample, in random order, of `want` pairs that are not among the canonical `links`.
-
-    Rejection sampling, except where links and sample together fill an eighth of all pairs; there
-    listing every pair costs no more. So the cost is O((E + want) log(E + want)) on any graph.
-    """
-    taken = pair_keys(links, num_nodes)
-    if count_pairs(num_nodes) <= 8 * (taken.size + want):
-        everything = pair_keys(np.stack(np.triu_indices(num_nodes, k=1)), num_nodes)
-        free = np.setdiff1d(everything, taken, assume_unique=True)
-        return unpack_keys(rng.permutation(free)[:want], num_nodes)
-
-    def draw(count: int) -> IntArray:
-        ends = np.sort(rng.integers(num_nodes, size=(2, count)), axis=0)
-        keys = pair_keys(ends[:, ends[0] != ends[1]], num_nodes)
-        return keys[~pairs_among(keys, taken)]
-
-    return unpack_keys(distinct(draw, want), num_nodes)
-
-
-def distinct(draw: Callable[[int], IntArray], want: int) -> IntArray:
-    """The first `want` different keys of an endless stream, in the order they came.
-
-    `draw(n)` gives the stream's next keys, about n of them; the stream must be able to give `want`
-    different ones. Where it is uniform, this is a uniform sample without replacement, and costs
-    O(want log want) as long as the stream can give many more than `want`.
-    """
-    keys = np.empty(0, dtype=np.int64)
-    while keys.size < want:
-        keys = np.concatenate([keys, draw(2 * (want - keys.size) + 64)])
-        _, first = np.unique(keys, return_index=True)
-        keys = keys[np.sort(first)]
-    return keys[:want]
-
-
-def canonical_pairs(pairs: ArrayLike) -> NodePair:
-    """Smaller end first, sorted; duplicates and loops stay, for `check_no_leak` to find."""
-    array = np.asarray(pairs)
-    if array.size == 0:
-        return np.empty((2, 0), dtype=np.int64)
-    if array.ndim != 2 or array.shape[0] != 2 or not np.issubdtype(array.dtype, np.integer):
-        raise DataError(
-            f"Node pairs must be whole numbers of shape [2, n], not {array.dtype} of shape "
-            f"{list(array.shape)}."
-        )
-    ends = np.sort(array.astype(np.int64), axis=0)
-    return ends[:, np.lexsort((ends[1], ends[0]))]
-
-
-def pair_keys(pairs: NodePair, num_nodes: int) -> IntArray:
-    """`u * V + v` for canonical pairs: sorted where they are; exact up to 3e9 nodes."""
-    keys: IntArray = pairs[0] * num_nodes + pairs[1]
-    return keys
-
-
-def unpack_keys(keys: IntArray, num_nodes: int) -> NodePair:
-    """The pairs that `pair_keys` made into `keys`."""
-    return np.stack(np.divmod(keys, num_nodes)) if keys.size else np.empty((2, 0), dtype=np.int64)
-
-
-def count_pairs(num_nodes: int) -> int:
-    """V (V - 1) / 2, the number of undirected pairs."""
-    return num_nodes * (num_nodes - 1) // 2
-
-
-def pairs_among(keys: IntArray, known: IntArray) -> NDArray[np.bool_]:
-    """Which keys are in the sorted `known`; faster than `np.isin`, which sorts both again."""
-    if known.size == 0:
-        return np.zeros(keys.size, dtype=np.bool_)
-    places = np.minimum(np.searchsorted(known, keys), known.size - 1)
-    among: NDArray[np.bool_] = known[places] == keys
-    return among

@@ -14,9 +14,7 @@ import torch
 from xtcl.baselines.method import Method
 from xtcl.baselines.own_method import as_method
 from xtcl.errors import UsageError
-from xtcl.graph.convert import as_graph
-from xtcl.graph.graph import Graph
-from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak, link_split, node_split
+from xtcl.graph import Graph, LinkSplit, NodeSplit, as_graph, check_no_leak, link_split, node_split
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
 from xtcl.tasks.metrics import score_test_side

@@ -61,8 +61,8 @@ def _count(old: int, factor: float) -> int:
     return max(1, round(old * factor))
 
 
-def _share(old: float, shift: float, most: float = 0.9) -> float:
-    return min(max(old + shift, 0.0), most)
+def _share(old: float, shift: float, upper: float = 0.9) -> float:
+    return min(max(old + shift, 0.0), upper)
 
 
 def _training(name: str, step: _Update) -> Change:

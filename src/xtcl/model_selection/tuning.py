@@ -1,4 +1,4 @@
-"""Tuning: a search by Optuna for the recipe with the best score inside the training side."""
+"""Tuning: a search by Optuna for the recipe with the best score inside the training data."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from xtcl.graph import LinkSplit, NodeSplit
 from xtcl.model_selection.search_space import Parameter, apply_values, parameters_of
 from xtcl.nn import encoder_factory
 from xtcl.progress import Progress
-from xtcl.tasks import make_task
+from xtcl.tasks import Task, make_task
 from xtcl.tasks.fit import FitOptions, fit_task
 from xtcl.tasks.link_prediction import hide_links
 from xtcl.tasks.logistic import stratified_folds
 from xtcl.tasks.metrics import score_test_side
-from xtcl.tasks.task import Task
 from xtcl.tasks.training_data import Split, TrainingData, training_data
 from xtcl.training.checkpoint import NullCheckpoints
 
@@ -50,7 +49,7 @@ class Tuned:
     """The best recipe by its validation score; the first trial is the default recipe.
 
     The best score of many trials is optimistic, because it was selected. Only data outside of the
-    training side measure what the recipe is worth.
+    training data measure what the recipe is worth.
     """
 
     recipe: FitConfig
@@ -198,7 +197,7 @@ def validation_score(
 
 
 def validation_splits(side: TrainingData, task: str, cv_rounds: int, seed: int) -> Iterator[Split]:
-    """Splits of the training side: what a fit reads, and what is hidden from it."""
+    """Splits of the training data: what a fit reads, and what is hidden from it."""
     if cv_rounds < 1:
         raise UsageError(f"cv_rounds={cv_rounds} must be at least 1.")
     hide = _hide_links if task == "links" else _hide_labels

@@ -118,14 +118,15 @@ def store_bytes(sizes: Sizes) -> int:
 
 
 BYTES_OF_HEAD_NUMBER = 4 + 8 + 4
-"""Bytes for a number of a head's rows: as it comes, turned in double precision, and rounded."""
+"""Bytes for each number of the rows that a head is fitted on: the float32 number itself, its
+rotation in float64, and that rounded to float32."""
 
 
-SPANNED = 32
-"""The same where the span of the rows is computed, or features come in double precision."""
+BYTES_OF_SPANNED_NUMBER = 32
+"""Bytes for each such number where the span of the rows is computed, or features are float64."""
 
 
-SLACK = 1.05
+PEAK_OVER_ARRAYS = 1.05
 """The measured peak of a head over the sum of its arrays: 3 % more at 100,000 nodes."""
 
 
@@ -146,14 +147,14 @@ def sum_of_widths(sizes: Sizes) -> int:
 
 def head_bytes(sizes: Sizes) -> int:
     """The embedding and its head at their peak."""
-    return round(SLACK * _arrays(sizes))
+    return round(PEAK_OVER_ARRAYS * _arrays(sizes))
 
 
 def _arrays(sizes: Sizes) -> int:
     """The larger of two moments: with a second, downweighted embedding, and in self-training."""
     embedding = 4 * sizes.nodes * sizes.width
     if sizes.task == LINKS_TASK:
-        return embedding + SPANNED * min(MOST_PAIRS, 4 * sizes.edges) * sizes.width
+        return embedding + BYTES_OF_SPANNED_NUMBER * min(MOST_PAIRS, 4 * sizes.edges) * sizes.width
     answers = 8 * 3 * sizes.nodes * sizes.classes
     embeddings = 2 if sizes.recipe.downweight < 1 else 1
     more = (
@@ -168,7 +169,7 @@ def _arrays(sizes: Sizes) -> int:
 def _fit_bytes(sizes: Sizes, rows: int) -> int:
     """The rows of a fit, some of them turned or squared, and arrays of its five folds."""
     if rows <= MAX_SPAN_ROWS:
-        return SPANNED * rows * sizes.width
+        return BYTES_OF_SPANNED_NUMBER * rows * sizes.width
     turned = 3 * 8 * min(ROTATION_BLOCK, rows * sizes.width)
     squared = 8 * rows * min(GRAM_COLUMNS, sizes.width)
     folds = 8 * 6 * 5 * rows * sizes.classes

@@ -30,8 +30,7 @@ from xtcl.planning.training_bytes import (
     fit_batch,
     step_bytes,
 )
-from xtcl.tasks import make_task
-from xtcl.tasks.training_data import TrainingData
+from xtcl.tasks import TrainingData, make_task
 
 _DEFAULT_SHARE = 0.8
 """Share of all memory that a fit without a budget may take."""

@@ -11,10 +11,8 @@ import torch
 from torch import nn
 
 from xtcl.config import BatchConfig, EncoderConfig, TrainingConfig
-from xtcl.nn import encoder_factory
+from xtcl.nn import GATEncoder, GCNEncoder, encoder_factory
 from xtcl.nn.encoder import LayerwiseEncoder
-from xtcl.nn.gat import GATEncoder
-from xtcl.nn.gcn import GCNEncoder
 from xtcl.planning.sizes import Sizes
 from xtcl.training.trainer import can_capture
 
@@ -66,8 +64,8 @@ def _smaller(nodes: int, training: TrainingConfig, num_hops: int) -> Iterator[Tr
     """Ever smaller mini-batches: fewer neighbours, then half the anchors."""
     anchors = min(training.anchors or 4096, nodes)
     while True:
-        for most in _NEIGHBOURS:
-            batch = replace(training.batch, neighbours=(most,) * num_hops)
+        for limit in _NEIGHBOURS:
+            batch = replace(training.batch, neighbours=(limit,) * num_hops)
             yield replace(training, anchors=anchors, batch=batch)
         if anchors <= _MIN_ANCHORS:
             return
@@ -223,10 +221,10 @@ def step_rows(
     links: list[int] = []
     nearest = iter(settings.batch.neighbours or ())
     for uses_neighbours in reversed(encoder.uses_neighbours):
-        most = next(nearest) if uses_neighbours else 0
+        limit = next(nearest) if uses_neighbours else 0
         # Nodes that are drawn as neighbours have more links than others.
         known = min(2 * num_edges, 4 * rows[0] * num_edges // num_nodes)
-        drawn = known if most is None else min(known, rows[0] * most)
+        drawn = known if limit is None else min(known, rows[0] * limit)
         links.insert(0, drawn)
         rows.insert(0, rows[0] + _different(num_nodes - rows[0], drawn))
     return rows, links

@@ -18,20 +18,20 @@ CPU_BLOCK, GPU_BLOCK = 64 * 2**20, 256 * 2**20
 def rows_per_block(num_nodes: int, device: torch.device | str = "cpu") -> int:
     """Rows of V floats for a block: whole tiles where it can hold one, and one row at least."""
     device = torch.device(device)
-    most = (CPU_BLOCK if device.type == "cpu" else GPU_BLOCK) // (4 * num_nodes)
+    rows = (CPU_BLOCK if device.type == "cpu" else GPU_BLOCK) // (4 * num_nodes)
     tile = tile_rows(device)
-    return max(1, most if most < tile else most - most % tile)
+    return max(1, rows if rows < tile else rows - rows % tile)
 
 
 T = TypeVar("T")
 
 
 def run_in_blocks(compute: Callable[[Tensor], T], nodes: Tensor, height: int) -> Iterator[T]:
-    """`compute` of the `nodes`, `height` at a time; of fewer from where memory ran out.
+    """`compute` of the `nodes`, `height` at a time, and half as many after memory ran out.
 
-    A row comes out the same whatever it is asked with, so the result does not change. What
-    `compute` gives should be small where it lies on the device, and it must bear to be called again
-    for some of the nodes of a call that failed.
+    A row does not depend on the others of its block, so the height does not change the result. A
+    result that stays on the device should be small. After a call that failed, `compute` is called
+    again with some of the same nodes.
     """
     done = 0
     while done < len(nodes):
@@ -45,7 +45,7 @@ def run_in_blocks(compute: Callable[[Tensor], T], nodes: Tensor, height: int) ->
         if found:
             done += len(block)
             yield found[0]
-        else:  # here, where the error no longer holds on to what the block was made of
+        else:  # after the `except`, where the error would keep the tensors of the block
             height = len(block) // 2
             torch.cuda.empty_cache()
 
@@ -59,7 +59,7 @@ Result = TypeVar("Result")
 def thread_map(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
     """`work` of each part, in their order, by as many threads as torch has.
 
-    For work that NumPy and SciPy do on long arrays: they let others run meanwhile.
+    For work of NumPy and SciPy on long arrays: they release Python's lock meanwhile.
     """
     workers = min(torch.get_num_threads(), len(parts))
     if workers <= 1:

@@ -91,9 +91,9 @@ def largest_component_diameter(
         found = search(open_nodes[_highest(bounds, number)])
         lower, upper = np.maximum(lower, found[0]), np.minimum(upper, found[1])
         open_nodes = open_nodes[lower[open_nodes] < upper[open_nodes]]
-        most = int(upper.max())  # how far apart two nodes can be
-        if search is hops and gpu and most < MOST_STEPS:
-            search, number = _searches_of_a_gpu(inside, most, device), SEARCHES_OF_A_GPU
+        max_distance = int(upper.max())  # how far apart two nodes can be
+        if search is hops and gpu and max_distance < MOST_STEPS:
+            search, number = _searches_of_a_gpu(inside, max_distance, device), SEARCHES_OF_A_GPU
     bound = upper[open_nodes].max() if len(open_nodes) else 0
     return max(int(lower.max()), int(bound), 1)
 
@@ -106,24 +106,26 @@ def _bounds(distances: np.ndarray) -> Bounds:
 
 
 def _searches_of_a_gpu(
-    adjacency: sp.csr_array, most: int, device: torch.device
+    adjacency: sp.csr_array, max_distance: int, device: torch.device
 ) -> Callable[[np.ndarray], Bounds]:
-    """Searches from SEARCHES_OF_A_GPU nodes at once; no two nodes are further apart than `most`."""
-    from xtcl.relations.triton_kernels import steps_within_reach
+    """Searches from SEARCHES_OF_A_GPU nodes at once; `max_distance` bounds all distances."""
+    from xtcl.relations.triton_kernels import steps_within_reach_by_node
 
     links = to_device(adjacency, device)
 
     def search(sources: np.ndarray) -> Bounds:
         nodes = torch.from_numpy(np.resize(sources, SEARCHES_OF_A_GPU)).to(device)
-        steps = steps_within_reach(links.crow_indices(), links.col_indices(), nodes, most)
-        return bounds_of_steps(steps, nodes, most)
+        steps = steps_within_reach_by_node(
+            links.crow_indices(), links.col_indices(), nodes, max_distance
+        )
+        return bounds_of_steps(steps, nodes, max_distance)
 
     return search
 
 
-def bounds_of_steps(steps: Tensor, nodes: Tensor, most: int) -> Bounds:
-    """What searches from `nodes` prove, by the number of steps 1 .. `most` that reach: [V, n]."""
-    distance = most + 1 - steps.int()  # the sum of two may be more than a short number holds
+def bounds_of_steps(steps: Tensor, nodes: Tensor, max_distance: int) -> Bounds:
+    """What searches from `nodes` prove; `steps` [V, n] as of `steps_within_reach_by_node`."""
+    distance = max_distance + 1 - steps.int()  # a sum of two may exceed int16
     distance[nodes, torch.arange(len(nodes), device=nodes.device)] = 0
     eccentricity = distance.amax(dim=0)
     lower = torch.maximum(distance, eccentricity - distance).amax(dim=1)

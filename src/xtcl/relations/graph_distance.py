@@ -82,12 +82,13 @@ class GraphDistance(Relation):
         return self if self.searches is not None else replace(self, searches=TOPK_SEARCHES)
 
     def topk(self, view: TrainingView, top: TopK) -> TopKSearch:
-        """Exact: breadth-first search from all nodes of a part, until each ball is full.
+        """Exact: breadth-first search from all nodes of a part, until each has found k others.
 
-        Nodes at the same distance are taken in their order, so of each node's neighbours only the
-        first k + 1 can ever be chosen: with n nodes in the ball, u itself not counted, at most
-        n + 1 of them are there already, and the k - n first of the others suffice. Where fewer than
-        k - n new nodes come out, no list was cut short. So hubs cost no more than k + 1 steps.
+        Of each node's neighbours only the first k + 1 are read, so hubs cost no more than that.
+        This is enough, because nodes at the same distance are taken in the order of their numbers.
+        Say that a search from u has found n other nodes. At most n + 1 of the neighbours, with u,
+        are known then, and the first k - n of the rest complete the list. Where fewer than k - n
+        new nodes are found, all neighbours were read.
 
         Cost: a sort of O(min(k^2, E)) entries for a row, whatever the degrees.
         """
@@ -142,13 +143,13 @@ def _by_words(view: TrainingView, diameter: int) -> Rows:
 
 def _by_kernel(view: TrainingView, diameter: int) -> Rows:
     """The same from a kernel."""
-    from xtcl.relations.triton_kernels import steps_within_reach
+    from xtcl.relations.triton_kernels import steps_within_reach_by_node
 
     links = to_device(view.adjacency, view.device)
     start, end = links.crow_indices(), links.col_indices()
 
     def compute(nodes: Tensor) -> Tensor:
-        steps = steps_within_reach(start, end, nodes, diameter)
+        steps = steps_within_reach_by_node(start, end, nodes, diameter)
         return steps.T.to(torch.float32, memory_format=torch.contiguous_format).div_(diameter)
 
     return compute
@@ -191,25 +192,25 @@ class BitParallelBFS:
         self._further = np.concatenate([start[:0], *further])
         self._begin = np.cumsum([0, *map(len, further[:-1])])[:active]
 
-    def steps_within_reach(self, nodes: np.ndarray, most: int) -> np.ndarray:
-        """With how many of the steps 1 .. `most` each node is within reach of each of `nodes`.
+    def steps_within_reach(self, nodes: np.ndarray, max_steps: int) -> np.ndarray:
+        """For each of `nodes`, in how many of the steps 1 .. `max_steps` each node is within reach.
 
-        The smallest unsigned integers that hold `most`, [b, V].
+        Shape [b, V], in the smallest unsigned integers that hold `max_steps`.
         """
         source = np.arange(len(nodes))
         size = (len(self._place), -(-len(nodes) // BITS_PER_WORD))
         within = np.zeros(size, dtype=np.uint64)
         own_bit = (1 << source % 8).astype(np.uint8)
         np.bitwise_or.at(within.view(np.uint8), (self._place[nodes], source // 8), own_bit)
-        counters = np.zeros((most.bit_length(), *size), dtype=np.uint64)
-        for step in range(1, most + 1):
+        counters = np.zeros((max_steps.bit_length(), *size), dtype=np.uint64)
+        for step in range(1, max_steps + 1):
             following = self._step(within)
             if np.array_equal(following, within):
-                _add(counters, within, most - step + 1)
+                _add(counters, within, max_steps - step + 1)
                 break
             within = following
             _add(counters, within, 1)
-        return _numbers(counters[:, self._place], most)[: len(nodes)]
+        return _numbers(counters[:, self._place], max_steps)[: len(nodes)]
 
     def _step(self, within: np.ndarray) -> np.ndarray:
         """What is within reach of a node or of one of its neighbours."""
@@ -231,14 +232,14 @@ def _add(counters: np.ndarray, counted: np.ndarray, times: int) -> None:
                 carry, bits[:] = bits & carry, bits ^ carry
 
 
-def _numbers(counters: np.ndarray, most: int) -> np.ndarray:
-    """What the counters [planes, V, words] hold, `most` at most, turned to [64 words, V].
+def _numbers(counters: np.ndarray, max_number: int) -> np.ndarray:
+    """What the counters [planes, V, words] hold, `max_number` at most, turned to [64 words, V].
 
     Bytes are turned while a bit in them stands for a number: turning numbers would cost more than
     all else.
     """
     planes = np.ascontiguousarray(counters.view(np.uint8).swapaxes(1, 2))
-    numbers = np.zeros((planes.shape[1], 8, planes.shape[2]), np.min_scalar_type(most))
+    numbers = np.zeros((planes.shape[1], 8, planes.shape[2]), np.min_scalar_type(max_number))
     for plane, packed in enumerate(planes):
         for bit in range(8):
             numbers[:, bit] |= (packed >> bit & 1).astype(numbers.dtype, copy=False) << plane

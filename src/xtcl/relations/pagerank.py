@@ -26,8 +26,8 @@ from xtcl.relations.sparse import (
 from xtcl.relations.topk import TopK, TopKSearch, map_parts, max_items, topk_of_lists
 from xtcl.relations.view import LINKS, TrainingView
 
-SHARPNESS = 0.1
-"""The error of a push, as a fraction of what the k best nodes have in the mean."""
+RELATIVE_PUSH_ERROR = 0.1
+"""The error of a push, as a fraction of the mean similarity of the k best nodes."""
 
 SOURCES, SOURCES_GPU = 2**10, 2**13
 """Nodes that are pushed from together, until they take too much memory."""
@@ -189,11 +189,11 @@ def push_error(view: TrainingView, k: int) -> float:
     r""":math:`\epsilon`: with the k best wanted, s(u, v) is at most this times d_v too small.
 
     If all of the walk stayed in a set of k nodes of mean degree, each link's end there would have a
-    share of :math:`1 / (k \cdot \bar d)`. :math:`\epsilon` is the fraction SHARPNESS of it: the
-    error is small against what the k best have in the mean, and the cost grows like k times the
-    links.
+    share of :math:`1 / (k \cdot \bar d)`. :math:`\epsilon` is the fraction RELATIVE_PUSH_ERROR of
+    it: the error is small against what the k best have in the mean, and the cost grows like k times
+    the links.
     """
-    return SHARPNESS / (k * max(view.adjacency.nnz / view.num_nodes, 1.0))
+    return RELATIVE_PUSH_ERROR / (k * max(view.adjacency.nnz / view.num_nodes, 1.0))
 
 
 class PushState(NamedTuple):

@@ -39,7 +39,7 @@ PRINTED: dict[str, dict[str, Any]] = {"attribute-label-distribution": {"threshol
 """Parameters with which a relation is that of the paper's appendix, where the default is not."""
 
 
-EVIDENCE = frozenset({ATTRIBUTES, LINKS, LABELS})
+KINDS_OF_DATA = frozenset({ATTRIBUTES, LINKS, LABELS})
 """What a relation can read."""
 
 
@@ -136,9 +136,10 @@ def _checked(given: _Given) -> _Given:
         if not isinstance(text, str) or not text:
             raise UsageError(f"{title} needs a {part}: a ClassVar[str] that is not empty.")
     reads = getattr(given, "reads", None)
-    if not isinstance(reads, frozenset) or not reads <= EVIDENCE:
+    if not isinstance(reads, frozenset) or not reads <= KINDS_OF_DATA:
         raise UsageError(
-            f"{title} needs reads: a frozenset of {', '.join(sorted(EVIDENCE))}, not {reads!r}."
+            f"{title} needs reads: a frozenset of {', '.join(sorted(KINDS_OF_DATA))}, "
+            f"not {reads!r}."
         )
     return given
 

@@ -85,28 +85,32 @@ def _where(mask: Tensor) -> Neighbors:
     return row[hit], 8 * word[hit] + byte
 
 
-GOOD = 0.95
+MIN_RECALL = 0.95
+"""The share of the exact neighbours that a search by an index should find."""
 
 
-PROBES = 32
+MAX_PROBES = 32
+"""Cells that a query is compared with, at most."""
 
 
-SAMPLE = 256
+RECALL_QUERIES = 256
+"""Queries from which the recall is estimated."""
 
 
-TILE = 64
+QUERIES_PER_CALL = 64
+"""Queries that FAISS gets at once."""
 
 
-POINTS = 64
-"""Rows a centre is found from: a quarter of FAISS's own, for a quarter of the time."""
+POINTS_PER_CENTROID = 64
+"""Rows for each centre to be computed from: a quarter of FAISS's default, and of its time."""
 
 
 class IndexSearch:
     """The `number` best of `rows` [G, D], all of unit length or zero, by an inverted file of FAISS.
 
     Rows are sorted into cells around 4 sqrt(G) centres, and a query is compared with the cells
-    nearest to it. Their number is doubled until a sample of queries finds a share GOOD of what
-    exact search finds, but to no more than PROBES. The share reached is kept as `recall`.
+    nearest to it. Their number is doubled, up to MAX_PROBES, until a sample of queries finds a
+    share MIN_RECALL of what exact search finds. The share reached is kept as `recall`.
 
     Where rows lie in clusters a few cells are enough. Where they are spread evenly, as the means of
     random neighbours are, hardly any row is nearer than others, and more cells would find other
@@ -126,24 +130,26 @@ class IndexSearch:
         self.index: Any = faiss.IndexIVFFlat(
             centres, rows.shape[1], cells, faiss.METRIC_INNER_PRODUCT
         )
-        self.index.cp.max_points_per_centroid = POINTS
+        self.index.cp.max_points_per_centroid = POINTS_PER_CENTROID
         self.index.train(self.rows)
         self.index.add(self.rows)
-        self.recall = self._widen(rows, min(PROBES, max(1, cells // 16)))
+        self.recall = self._widen(rows, min(MAX_PROBES, max(1, cells // 16)))
 
-    def _widen(self, rows: Tensor, most: int) -> float:
-        sample = torch.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).long()
+    def _widen(self, rows: Tensor, max_probes: int) -> float:
+        sample = torch.linspace(0, len(rows) - 1, min(RECALL_QUERIES, len(rows))).long()
         exact = blocked_search(rows, self.number)(sample)
-        self.index.nprobe = min(8, most)
-        while (reached := _share(self(sample), exact)) < GOOD and self.index.nprobe < most:
-            self.index.nprobe = min(2 * self.index.nprobe, most)
-        return reached
+        self.index.nprobe = min(8, max_probes)
+        while (recall := _share(self(sample), exact)) < MIN_RECALL:
+            if self.index.nprobe >= max_probes:
+                break
+            self.index.nprobe = min(2 * self.index.nprobe, max_probes)
+        return recall
 
     def __call__(self, asked: Tensor) -> Neighbors:
-        """Search for the rows `asked`, in tiles of one height, so that each comes out the same."""
+        """Search for the rows `asked`, equally many in each call: so a row is always the same."""
         parts = []
-        for part in torch.split(asked.cpu(), TILE):
-            padded = torch.nn.functional.pad(part, (0, TILE - len(part)))
+        for part in torch.split(asked.cpu(), QUERIES_PER_CALL):
+            padded = torch.nn.functional.pad(part, (0, QUERIES_PER_CALL - len(part)))
             value, place = self.index.search(self.rows[padded.numpy()], self.number)
             parts.append((value[: len(part)], place[: len(part)]))
         value, place = (np.concatenate(both) for both in zip(*parts, strict=True))

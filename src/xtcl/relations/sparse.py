@@ -35,8 +35,8 @@ def quiet_sparse() -> Iterator[None]:
 def to_device(matrix: sp.csr_array, device: torch.device) -> Tensor:
     """A SciPy CSR matrix as a float32 torch CSR tensor.
 
-    With short indices where they do: they are a good part of what a product reads, and MKL would
-    make short copies of long ones in every call.
+    Indices are int32 where the sizes allow it. A product reads fewer bytes then, and MKL would
+    convert int64 indices to int32 in every call.
     """
     matrix = sp.csr_array(matrix)
     short = max(matrix.nnz, *matrix.shape) < 2**31

@@ -128,16 +128,16 @@ def levels(
     return levels_above(similarities, nodes, eta, rule)
 
 
-STRIDE = 16
-"""One of so many numbers is in the sample: a line of a CPU's cache in so many lines."""
+SAMPLE_STRIDE = 16
+"""One of so many numbers is in the sample; whole lines of a CPU's cache are taken or left out."""
 
 
 LONG_ROW = 2**12
-"""Numbers of a row for which a sample is worth the while."""
+"""Shorter rows are not sampled: that would take more time than it saves."""
 
 
-MOST = 4
-"""Rows of whose numbers one in so many would be listed go to the heap."""
+NUMBERS_PER_LISTED = 4
+"""Numbers are listed where at most one in so many is; other rows go to the heap as they are."""
 
 
 def nth_largest(rows: Tensor, rank: int) -> Tensor:
@@ -149,15 +149,16 @@ def nth_largest(rows: Tensor, rank: int) -> Tensor:
     to the heap as it is.
     """
     width = rows.shape[1]
-    expected = rank / STRIDE
+    expected = rank / SAMPLE_STRIDE
     safe = math.ceil(expected + 3 * math.sqrt(expected) + 3)
-    short = width < LONG_ROW or MOST * STRIDE * safe > width
+    short = width < LONG_ROW or NUMBERS_PER_LISTED * SAMPLE_STRIDE * safe > width
     if rows.device.type != "cpu" or short or not len(rows):
         return _by_heap(rows, rank)
     sample = _sampled(rows)
     guess = _by_heap(sample, safe)
     # Where most are 0, or many are equal, there is nothing to gain.
-    few = (guess[:, 0] > 0) & (2 * MOST * (sample >= guess).sum(dim=1) < sample.shape[1])
+    in_sample = (sample >= guess).sum(dim=1)
+    few = (guess[:, 0] > 0) & (2 * NUMBERS_PER_LISTED * in_sample < sample.shape[1])
     place, left = torch.nonzero(few)[:, 0], torch.nonzero(~few)[:, 0]
     found = torch.empty_like(guess)
     if len(place):
@@ -174,13 +175,16 @@ def _by_heap(rows: Tensor, rank: int) -> Tensor:
 
 
 def _sampled(rows: Tensor) -> Tensor:
-    group = STRIDE * STRIDE
+    group = SAMPLE_STRIDE * SAMPLE_STRIDE
     whole = rows.shape[1] // group * group
-    return rows[:, :whole].reshape(len(rows), -1, group)[:, :, :STRIDE].flatten(1)
+    return rows[:, :whole].reshape(len(rows), -1, group)[:, :, :SAMPLE_STRIDE].flatten(1)
 
 
 def _of_listed(rows: Tensor, guess: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """The answer from the numbers that reach a row's guess, and whether these are as many."""
+    """Of each row the number with `rank`, found among its numbers that are at least its guess.
+
+    Also for which rows that is right: those with `rank` or more such numbers.
+    """
     shares = (torch.chunk(part, torch.get_num_threads()) for part in (rows, guess))
     parts = [(row.numpy(), least.numpy()) for row, least in zip(*shares, strict=True)]
     listed = thread_map(lambda part: _listed(*part, rank), parts)
@@ -189,9 +193,12 @@ def _of_listed(rows: Tensor, guess: Tensor, rank: int) -> tuple[Tensor, Tensor]:
 
 
 def _listed(rows: np.ndarray, guess: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers that reach a row's guess, side by side, and whether they are of use."""
+    """Of each row the numbers that are at least its guess, then 0; and whether there are `rank`.
+
+    Where they are too many altogether, nothing is listed, and the answer is False for all rows.
+    """
     reaching = rows >= guess
-    if MOST * np.count_nonzero(reaching) > reaching.size:
+    if NUMBERS_PER_LISTED * np.count_nonzero(reaching) > reaching.size:
         return np.zeros((len(rows), rank), dtype=rows.dtype), np.zeros(len(rows), dtype=bool)
     place = np.flatnonzero(reaching)
     row = place // rows.shape[1]

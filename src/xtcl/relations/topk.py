@@ -26,12 +26,14 @@ its threads, and some 2 GB on a GPU, with their order and what sorts them."""
 
 
 class TopK(NamedTuple):
-    """What top-k mode keeps of a row: the above pairs, and of them the `k` most similar.
+    """What top-k mode keeps of a row: the `k` most similar of the above pairs.
 
-    With q the rank of the quantile from the top, a pair is above when it is no smaller than the
-    q-th largest of the row (and > 0). Of these the k best stay, equal ones in the order of their
-    nodes. So the threshold is the largest but min(k, q) - 1: all that is larger stays, and of
-    what equals it as much as there is room for. The k best positive entries of a row decide it.
+    Let q be the rank of the quantile, counted from the largest. A pair is above when its similarity
+    is positive and no smaller than the q-th largest of the row. At most k above pairs stay; of
+    equally similar nodes those with lower numbers come first.
+
+    So the threshold is the min(k, q)-th largest similarity. Every larger one stays, and those that
+    equal it stay until there are k. The k largest positive similarities of a row decide all this.
     """
 
     k: int
@@ -119,11 +121,11 @@ class _CheckedSearch:
 def index_settings(
     relation: Relation, view: TrainingView, index_threshold: int | None, *, few_queries: bool
 ) -> dict[str, Any]:
-    """What decides the lists of `topk_search` if an index may be searched for them, else nothing.
+    """The settings that decide the lists of `topk_search` where an index may be used, else nothing.
 
-    An index is searched for factors on a CPU: a GPU takes less time for all rows. With
-    `few_queries` a relation that reads labels is searched exactly, but what its labels are
-    propagated over may have been found by an index all the same.
+    An index is used for relations with factors, and only on a CPU: a GPU compares all rows in less
+    time. With `few_queries` a relation that reads labels is searched exactly. The index still
+    counts, because it may have found the neighbours over which the labels are propagated.
     """
     may_be_used = index_threshold is not None and index_threshold < view.num_nodes
     # Not by a call: factors made from short lists cost a search, and a store is read to spare it.
@@ -188,9 +190,12 @@ def max_items(device: torch.device) -> int:
     return MAX_ITEMS_GPU
 
 
-def split_by(nodes: Tensor, items: Tensor, most: int | None = None) -> tuple[Tensor, ...]:
-    """`nodes` in parts with about `most` (max_items) `items` [b] together, or one node's more."""
-    share = items.cumsum(0) // (most or max_items(nodes.device))
+def split_by(nodes: Tensor, items: Tensor, max_sum: int | None = None) -> tuple[Tensor, ...]:
+    """`nodes` in parts that have about `max_sum` `items` [b] each, by default `max_items`.
+
+    Only a single node with more items makes a part larger.
+    """
+    share = items.cumsum(0) // (max_sum or max_items(nodes.device))
     length = torch.unique_consecutive(share, return_counts=True)[1].tolist()
     return torch.split(nodes, length or [0])
 

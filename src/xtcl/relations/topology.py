@@ -102,22 +102,23 @@ class Topology(Relation):
         """Exact: nodes that share neighbours, merged with the best of those that share none.
 
         The similarity of two nodes that share nothing depends on their degrees only. So all nodes
-        of one degree have the same order of the others; the first of it that share nothing with u,
-        and are not u, are the best such. No more than k + (number that share) + 1 are looked at,
-        and none where the k best that share are larger than the first of the order.
+        of one degree have the same order of such nodes. The best for u are the first of this order
+        that share nothing with u and are not u. To find k of them, the first k + 1 + (number of
+        nodes that share neighbours with u) are read. Where the k best that share neighbours are all
+        better than the first of the order, none is read.
 
         Cost: a sort of the paths of two steps, and O(K k) for K different degrees in a part.
         """
         links, count = view.links(), view.num_nodes
         degrees, kind, disjoint = self.without_overlap(view)
         order = DegreeOrder(kind.cpu().numpy(), disjoint.cpu().numpy())
-        most = disjoint.amax(dim=1)
+        best_disjoint = disjoint.amax(dim=1)
         pairs_per_block = _PAIRS_IN_CACHE if view.device.type == "cpu" else _PAIRS_ON_GPU
 
         def first(own: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-            """The `length` nodes most similar to nodes of the kinds `own` if they share nothing.
+            """The first `length` nodes in the order of each degree in `own` (places in `degrees`).
 
-            Keys and similarities, not sorted.
+            Keys, and similarities if the two nodes share no neighbour. Not sorted.
             """
             longest = torch.zeros(len(degrees), dtype=torch.int64, device=own.device)
             longest.scatter_reduce_(0, own, length, "amax")
@@ -140,7 +141,7 @@ class Topology(Relation):
             least = best.values.new_zeros(len(nodes))
             least.scatter_reduce_(0, best.row, best.values, "amin", include_self=False)
             least = torch.where(best.length == top.k, least, 0.0)
-            key, value = first(own, torch.where(least <= most[own], enough, 0))
+            key, value = first(own, torch.where(least <= best_disjoint[own], enough, 0))
             # A pair that shares neighbours is not one of the others, even if its similarity is 0.
             value = torch.where(is_among(key, shared.key(count)), 0.0, value)
             return SparseRows.from_unsorted_keys(

@@ -341,10 +341,10 @@ def _step(
         tl.store(changed + 1, 1)
 
 
-def steps_within_reach(start: Tensor, end: Tensor, nodes: Tensor, most: int) -> Tensor:
-    """With how many of the steps 1 .. `most` a node is within reach of each of `nodes`.
+def steps_within_reach_by_node(start: Tensor, end: Tensor, nodes: Tensor, max_steps: int) -> Tensor:
+    """`BitParallelBFS.steps_within_reach` with a row for every node of the graph: int16 [V, b].
 
-    int16 [V, b], for a CSR matrix of links; `most` < 2^15.
+    `start` and `end` are those of a CSR matrix of links; `max_steps` < 2^15.
     """
     asked = len(nodes)
     nodes = torch.cat([nodes, nodes[:1].expand(-asked % _WORD)])  # whole words
@@ -357,10 +357,10 @@ def steps_within_reach(start: Tensor, end: Tensor, nodes: Tensor, most: int) -> 
     within.scatter_add_(0, nodes * words + source // _WORD, own_bit)
     following = torch.empty_like(within)
     answer = torch.zeros(count, height, dtype=torch.int16, device=device)
-    answer.scatter_(0, nodes[None], most)
-    changed = torch.zeros(most + 1, dtype=torch.int32, device=device)
+    answer.scatter_(0, nodes[None], max_steps)
+    changed = torch.zeros(max_steps + 1, dtype=torch.int32, device=device)
     changed[:1] = 1
-    for step in range(1, most + 1):
+    for step in range(1, max_steps + 1):
         _step[(count,)](
             start,
             end,
@@ -368,7 +368,7 @@ def steps_within_reach(start: Tensor, end: Tensor, nodes: Tensor, most: int) -> 
             following,
             answer,
             changed[step - 1 :],
-            most - step + 1,
+            max_steps - step + 1,
             words,
             BLOCK=block,
             NEAR=NEAR_REACH,

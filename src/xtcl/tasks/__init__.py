@@ -9,9 +9,22 @@ from xtcl.errors import UsageError
 from xtcl.tasks.custom import CustomTask
 from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.node_classification import NodeClassification
+from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
 from xtcl.tasks.task import Task
+from xtcl.tasks.training_data import TrainingData
 
-__all__ = ["TASKS", "CustomTask", "LinkPrediction", "NodeClassification", "Task", "make_task"]
+__all__ = [
+    "TASKS",
+    "CustomTask",
+    "LinkPrediction",
+    "LinkScores",
+    "NodeClassification",
+    "NodePredictions",
+    "Predictions",
+    "Task",
+    "TrainingData",
+    "make_task",
+]
 
 TASKS: dict[str, type[Task]] = {"nodes": NodeClassification, "links": LinkPrediction}
 

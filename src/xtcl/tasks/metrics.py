@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from xtcl.errors import DataError, UsageError, first_few
-from xtcl.graph.graph import Graph
-from xtcl.graph.splits import LinkSplit, NodeSplit
+from xtcl.graph import Graph, LinkSplit, NodeSplit
 from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
 from xtcl.tasks.training_data import Split, TrainingData
 

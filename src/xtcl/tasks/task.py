@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Task(ABC):
-    """The paper's task t. It works on the training side of the data only."""
+    """The paper's task t. It reads the training data only, never the test side."""
 
     name: ClassVar[str]
     metric: ClassVar[str]

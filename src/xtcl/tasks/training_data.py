@@ -1,4 +1,4 @@
-"""What a method may see of a graph and a split: the training side, and nothing of the test side."""
+"""Training data: what a method may see of a graph and a split, and nothing of the test side."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from xtcl.errors import DataError, UsageError
-from xtcl.graph.graph import Graph
-from xtcl.graph.splits import LinkSplit, NodeSplit, pair_keys
+from xtcl.graph import Graph, LinkSplit, NodeSplit
+from xtcl.graph.pairs import pair_keys
 
 Split = NodeSplit | LinkSplit
 

@@ -177,8 +177,8 @@ class NeighbourSampler:
         draws (None: all).
         """
         blocks: list[Block] = []
-        for most in neighbours:
-            blocks.append(self.hop(seeds, most, generator))
+        for max_neighbours in neighbours:
+            blocks.append(self.hop(seeds, max_neighbours, generator))
             seeds = blocks[-1].nodes
         return blocks
 
@@ -200,16 +200,16 @@ class NeighbourSampler:
         return blocks[-1].nodes, torch.unique(torch.cat([drawn, drawn.flip(0)], dim=1), dim=1)
 
     def hop(
-        self, targets: Tensor, most: int | None, generator: torch.Generator | None = None
+        self, targets: Tensor, max_neighbours: int | None, generator: torch.Generator | None = None
     ) -> Block:
-        """At most `most` neighbours of each of the different nodes `targets` (None: all)."""
+        """At most `max_neighbours` of each of the different nodes `targets` (None: all)."""
         degree = self.degree[targets]
-        if most is None or not (degree > most).any():
+        if max_neighbours is None or not (degree > max_neighbours).any():
             target = torch.arange(len(targets), device=targets.device).repeat_interleave(degree)
             first = (self.start[targets] - degree.cumsum(0) + degree)[target]
             drawn = self.column[first + torch.arange(len(target), device=targets.device)]
         else:
-            place = _draw_places(degree, most, generator)
+            place = _draw_places(degree, max_neighbours, generator)
             target, _ = filled = (place < degree[:, None]).nonzero(as_tuple=True)
             drawn = self.column[self.start[targets][target] + place[filled]]
         self._place[targets] = torch.arange(len(targets), device=targets.device)
@@ -221,15 +221,15 @@ class NeighbourSampler:
         return Block(nodes, len(targets), edge_index, self.degree[nodes])
 
 
-def _draw_places(degree: Tensor, most: int, generator: torch.Generator | None) -> Tensor:
-    """`most` different places below `degree` for each node; where they are fewer, 0, 1, 2, ..."""
-    place = torch.arange(most, device=degree.device).repeat(len(degree), 1)
-    (many,) = (degree > most).nonzero(as_tuple=True)
-    size, double = (len(many), most), torch.float64
+def _draw_places(degree: Tensor, number: int, generator: torch.Generator | None) -> Tensor:
+    """`number` different places below `degree` for each node; where they are fewer, 0, 1, 2, ..."""
+    place = torch.arange(number, device=degree.device).repeat(len(degree), 1)
+    (many,) = (degree > number).nonzero(as_tuple=True)
+    size, double = (len(many), number), torch.float64
     uniform = torch.rand(size, generator=generator, dtype=double, device=degree.device)
     drawn = place[many]
-    for j in range(most):
-        last = degree[many] - most + j
+    for j in range(number):
+        last = degree[many] - number + j
         new = (uniform[:, j] * (last + 1)).long().minimum(last)
         again = (drawn[:, :j] == new[:, None]).any(dim=1)
         drawn[:, j] = torch.where(again, last, new)

@@ -25,9 +25,9 @@ from xtcl.lab.scripts.ablation_reestimation import (
     held_out_posteriors,
 )
 from xtcl.lab.scripts.ablation_rows import DEFAULT, ENCODER, ROWS, Row
-from xtcl.lab.scripts.ablation_tables import page
+from xtcl.lab.scripts.ablation_tables import ablation_page
 from xtcl.lab.scripts.ablation_weighted import ScoreWeightedLoss, fit_weighted
-from xtcl.lab.scripts.records_of_splits import conditions
+from xtcl.lab.scripts.records_of_splits import current_conditions
 from xtcl.model_selection.evaluation import make_split
 from xtcl.nn.loss import Loss, contrastive_loss
 from xtcl.progress import Progress
@@ -95,7 +95,7 @@ def test_changes_reach_the_member_they_name() -> None:
 
 @pytest.mark.slow
 def test_the_code_of_the_scripts_is_a_condition() -> None:
-    found = conditions(CPU)
+    found = current_conditions(CPU)
     assert found["versions"].pop("scripts") == source_digest(
         Path(records_of_splits.__file__).parent.glob("*.py")
     )
@@ -113,7 +113,7 @@ def test_all_rows_on_splits_of_exploration(
         assert record["seeds"] == [1000]
         assert record["method"] == row.name
         assert record["fit"] == row.fit.__name__
-        assert {k: record[k] for k in ("versions", "hardware")} == conditions(CPU)
+        assert {k: record[k] for k in ("versions", "hardware")} == current_conditions(CPU)
         shares = RecordFile(tmp_path / "purity.jsonl").read()[f"cora-{task}-{row.name}"]
         assert list(shares) == ["1000"]
 
@@ -179,7 +179,7 @@ def test_the_table_has_differences_paired_by_split(tmp_path: Path) -> None:
     RecordFile(tmp_path / "purity.jsonl").append("cora-nodes-long", shares)
     assert run(tmp_path, "--table") == 0
     text = (tmp_path / "tables.md").read_text()
-    assert text == page(tmp_path)
+    assert text == ablation_page(tmp_path)
     assert "| the default recipe | 82.00 ± 1.15 | – | 3 | 2.0 | – |" in text  # noqa: RUF001
     assert "| four times the epochs | 80.50 ± 1.50 | -1.50 ± 0.50 | 2 | 2.0 | 70.5 |" in text
     assert "| width 256 | – | – | – | – | – |" in text  # noqa: RUF001

@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from xtcl.lab.experiments.comparison import TABLE_DATASETS
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.accuracy_tables import main
 from xtcl.lab.scripts.paper_figures import BEST_PUBLISHED, BEST_RIVAL, PAPER
-from xtcl.lab.scripts.protocol import DATASETS, SPLITS, TASKS
+from xtcl.lab.scripts.protocol import SPLITS
 from xtcl.report.charts import DASH
+from xtcl.tasks import TASKS
 
 GPU = {"cpu": "Acme 9", "cpus": 16, "threads": 8, "gpu": "Big GPU"}
 LAPTOP = {"cpu": "Acme 1", "cpus": 2, "threads": 1, "gpu": "none"}
@@ -71,14 +73,14 @@ def test_an_empty_folder_has_published_figures_and_dashes(tmp_path: Path, task: 
         "propagation",
         "logistic",
     ]
-    assert figures[""] == list(DATASETS)
+    assert figures[""] == list(TABLE_DATASETS)
     for name, expected in (
         ("the paper's XTCL(GCN)", PAPER[task]["xtcl-gcn"]),
         ("the paper's XTCL(GAT)", PAPER[task]["xtcl-gat"]),
         ("best rival in the paper's table", BEST_RIVAL[task]),
         (names[10], BEST_PUBLISHED[task]),
     ):
-        assert figures[name] == [f"{expected[dataset]:.2f}" for dataset in DATASETS]
+        assert figures[name] == [f"{expected[dataset]:.2f}" for dataset in TABLE_DATASETS]
     for name in [*names[2:9:2], "gcn", "propagation", names[11]]:
         assert figures[name] == [DASH] * 5
     assert differences["xtcl-gcn minus propagation"] == [DASH] * 6

@@ -154,14 +154,14 @@ COMPARED = (Path(__file__).parents[3] / "docs" / "compare.md").read_text(encodin
 KEPT = Path(__file__).parents[3] / "results" / "scikit-network" / "scikit-network.jsonl"
 
 
-@pytest.mark.parametrize("name", scikit_network.WAYS)
+@pytest.mark.parametrize("name", scikit_network.CLASSIFIERS)
 def test_every_way_beats_chance(name: str) -> None:
     graph = block_model(150, num_classes=3, num_attributes=8, homophily=0.9, seed=0)
     split = make_split(graph, "nodes", 0, 0.5)
-    told = scikit_network.WAYS[name](graph, training_data(graph, split), 0)
-    assert told.shape == (150,)
+    predicted = scikit_network.CLASSIFIERS[name](graph, training_data(graph, split), 0)
+    assert predicted.shape == (150,)
     assert graph.labels is not None
-    assert np.mean((told == graph.labels)[split.test]) > 0.4
+    assert np.mean((predicted == graph.labels)[split.test]) > 0.4
 
 
 def test_the_page_has_the_figures_that_were_measured() -> None:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import (
+from xtcl.graph.pairs import (
     NodePair,
     count_pairs,
     distinct,

@@ -10,7 +10,7 @@ import numpy as np
 from xtcl.errors import first_few
 from xtcl.graph.encoding import NUMBER
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import generator
+from xtcl.graph.pairs import generator
 from xtcl.graph.validation import IntArray
 
 _MANY_ISOLATED = 0.2

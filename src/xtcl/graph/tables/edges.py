@@ -76,7 +76,7 @@ def read_links(table: Table, columns: LinkColumns, ids: Any, nodes: str) -> Edge
 def _weighted(
     array: Any, table: Table, column: str, start: int
 ) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which rows are links: those whose weight is not 0; a weight is never less, or no number."""
+    """Which rows are links: those whose weight is not 0. Negative weights and text are refused."""
     cells = plain_cells(array, ("",))
     numbers = None if cells is None else as_numbers(cells)
     if numbers is None:

@@ -33,7 +33,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
 
 
 def make_experiment(name: str) -> Experiment:
-    """The experiment called `name`; an unknown name meets the closest known one."""
+    """The experiment called `name`. The error for an unknown one suggests the closest name."""
     kind = EXPERIMENTS.get(name.lower())
     if kind is None:
         raise UsageError(f"There is no experiment '{name}'.{known_names(name, EXPERIMENTS)}")

@@ -10,7 +10,8 @@ import numpy as np
 
 from xtcl.errors import DataError
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import NodeSplit, generator
+from xtcl.graph.pairs import generator
+from xtcl.graph.splits import NodeSplit
 from xtcl.graph.subgraph import subgraph
 from xtcl.lab.experiments.drawing import conditions, curves_of, curves_table, draw_curves
 from xtcl.lab.experiments.experiment import (

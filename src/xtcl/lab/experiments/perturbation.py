@@ -44,7 +44,8 @@ from scipy.special import rel_entr
 
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import NodeSplit, generator
+from xtcl.graph.pairs import generator
+from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.drawing import Value, conditions, curves_of, curves_table, draw_curves
 from xtcl.lab.experiments.experiment import (
     Context,
@@ -259,11 +260,11 @@ _SPLITS = 5
 
 
 class PerturbedLabels(Experiment):
-    """Test accuracy and its distance from training accuracy, as Algorithm 2 bends Cora's labels.
+    """Test accuracy, and training minus test accuracy, with Cora's labels changed by Algorithm 2.
 
-    Three graphs a point, each with labels bent in another way, and five splits of each, as in the
-    paper; quick: one graph and one split. On Cora the paper's rule does the reverse of what it is
-    for, so ours stands beside it (`xtcl.lab.experiments.perturbation` says why).
+    A point is a mean over three graphs, each with other changed labels, and five splits of each, as
+    in the paper; quick: one graph and one split. On Cora the paper's rule has the opposite of the
+    intended effect. So our rule stands beside it (`xtcl.lab.experiments.perturbation` says why).
     """
 
     name: ClassVar[str] = "perturbation"

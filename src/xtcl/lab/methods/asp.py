@@ -230,9 +230,10 @@ def asp_contrast(
               {\sum_j e^{a_i^\top b_j / \tau} + \sum_{j \neq i} e^{a_i^\top a_j / \tau}
               + \sum_{j \neq i} e^{b_i^\top b_j / \tau}}
 
-    All that node i adds to the value and to the gradient comes from the rows i of the similarities.
-    So a block of `height` rows is done with once it has been seen: nothing of it is kept for, or
-    computed again in, the backward pass. What a view is to itself serves every pair it is in.
+    What node i adds to the value and to the gradient depends on row i of the similarities only. So
+    the similarities are computed in blocks of `height` rows, and the gradient with the value: the
+    backward pass neither keeps a block nor computes one again. The similarities of a view to itself
+    are computed once for all pairs that contain it.
 
     Cost: O((m + n) V^2 h) for n pairs; memory O((m + 1) height V) beside the views. Cosines are at
     most 1, so that nothing overflows while the temperature is above 0.02.

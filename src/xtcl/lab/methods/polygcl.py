@@ -104,7 +104,7 @@ class SpectralNetwork(nn.Module):
         return self.discriminator.loss(real, fake, self._mixed(*real).mean(dim=0).relu())
 
     def _entering(self, x: Tensor) -> Tensor:
-        """The rows to filter: projected before, where that is the same as after."""
+        """The rows to filter: projected before, not after, where that gives the same."""
         return x.to_dense() if self.normalised else x @ self.weight
 
     def _views(self, rows: Tensor, laplacian: Tensor) -> tuple[Tensor, Tensor]:

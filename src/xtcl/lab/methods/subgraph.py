@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from xtcl.baselines.method import Method
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import pair_keys, pairs_among
+from xtcl.graph.pairs import pair_keys, pairs_among
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.propagation import Propagation
 from xtcl.progress import Progress

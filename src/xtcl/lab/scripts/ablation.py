@@ -33,19 +33,18 @@ from xtcl.graph.splits import LinkSplit
 from xtcl.lab.experiments.provenance import evaluate_into
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.ablation_rows import ENCODER, ROWS, Row
-from xtcl.lab.scripts.ablation_tables import page
+from xtcl.lab.scripts.ablation_tables import ablation_page
 from xtcl.lab.scripts.options import names, run_options
-from xtcl.lab.scripts.protocol import TASKS
+from xtcl.lab.scripts.protocol import FIRST_EXPLORATION_SEED
 from xtcl.lab.scripts.purity import share_of_same_class, share_of_test_links
-from xtcl.lab.scripts.records_of_splits import add_split, conditions, print_split
+from xtcl.lab.scripts.records_of_splits import add_split, current_conditions, print_split
 from xtcl.model_selection.evaluation import make_split
 from xtcl.progress import Progress
-from xtcl.tasks import make_task
+from xtcl.tasks import TASKS, make_task
 from xtcl.tasks.fit import FitOptions
 from xtcl.tasks.results import Predictions
 from xtcl.tasks.training_data import TrainingData
 
-FIRST_SEED = 1000
 ROW_NAMES = tuple(dict.fromkeys(row.name for rows in ROWS.values() for row in rows))
 
 
@@ -99,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen.out.mkdir(parents=True, exist_ok=True)
     if chosen.table:
         with atomic_path(chosen.out / "tables.md") as temporary:
-            temporary.write_text(page(chosen.out))
+            temporary.write_text(ablation_page(chosen.out))
         return 0
     device = pick_device(chosen.device)
     failures = 0
@@ -136,9 +135,13 @@ def run(folder: Path, graph: Graph, task: str, row: Row, splits: int, device: to
         task,
         method,
         splits=splits,
-        seed=FIRST_SEED,
+        seed=FIRST_EXPLORATION_SEED,
         device=device,
-        conditions={"config": asdict(recipe), "fit": row.fit.__name__, **conditions(device)},
+        conditions={
+            "config": asdict(recipe),
+            "fit": row.fit.__name__,
+            **current_conditions(device),
+        },
         on_split=on_split,
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
 
-Change = Callable[[FitConfig], FitConfig]
+ConfigChange = Callable[[FitConfig], FitConfig]
 Which = Callable[[EncoderConfig], bool]
 
 
@@ -32,34 +32,34 @@ def same(recipe: FitConfig) -> FitConfig:
     return recipe
 
 
-def overall(**settings: Any) -> Change:
+def overall(**settings: Any) -> ConfigChange:
     """Other settings of the recipe itself."""
     return lambda recipe: replace(recipe, **settings)
 
 
-def sampler(**settings: Any) -> Change:
+def sampler(**settings: Any) -> ConfigChange:
     """Other settings of the sampler."""
     return lambda recipe: replace(recipe, sampler=replace(recipe.sampler, **settings))
 
 
-def encoder(which: Which = every, **options: object) -> Change:
+def encoder(which: Which = every, **options: object) -> ConfigChange:
     """Other options of the encoders."""
     return _of_members(lambda member: replace(member, encoder=member.encoder | options), which)
 
 
-def bold(which: Which) -> Change:
+def bold(which: Which) -> ConfigChange:
     """Encoders whose weight does not fall with the trust more than that of the others."""
     return _of_members(lambda member: replace(member, trust_exponent=0.0), which)
 
 
-def training(which: Which = every, **settings: Any) -> Change:
+def training(which: Which = every, **settings: Any) -> ConfigChange:
     """Other settings of the training."""
     return _of_members(
         lambda member: replace(member, training=replace(member.training, **settings)), which
     )
 
 
-def scaled(name: str, factor: float) -> Change:
+def scale_setting(name: str, factor: float) -> ConfigChange:
     """A setting of the training that is a number, times `factor`; a count stays one."""
 
     def change(member: EncoderConfig) -> EncoderConfig:
@@ -70,14 +70,14 @@ def scaled(name: str, factor: float) -> Change:
     return _of_members(change)
 
 
-def only(which: Which) -> Change:
+def only(which: Which) -> ConfigChange:
     """The other encoders left out; the attributes stay."""
     return _of_plans(
         lambda plan: replace(plan, encoders=tuple(m for m in plan.encoders if which(m)))
     )
 
 
-def repeated(which: Which, times: int) -> Change:
+def repeated(which: Which, times: int) -> ConfigChange:
     """An encoder trained with so many seeds; together they weigh what it weighed alone."""
 
     def change(plan: EnsembleConfig) -> EnsembleConfig:
@@ -91,18 +91,20 @@ def repeated(which: Which, times: int) -> Change:
     return _of_plans(change)
 
 
-def plans(**settings: Any) -> Change:
+def plans(**settings: Any) -> ConfigChange:
     """Other settings of the plans."""
     return _of_plans(lambda plan: replace(plan, **settings))
 
 
-def _of_plans(change: Callable[[EnsembleConfig], EnsembleConfig]) -> Change:
+def _of_plans(change: Callable[[EnsembleConfig], EnsembleConfig]) -> ConfigChange:
     return lambda recipe: replace(
         recipe, ensembles=tuple(change(plan) for plan in recipe.ensembles)
     )
 
 
-def _of_members(change: Callable[[EncoderConfig], EncoderConfig], which: Which = every) -> Change:
+def _of_members(
+    change: Callable[[EncoderConfig], EncoderConfig], which: Which = every
+) -> ConfigChange:
     return lambda recipe: recipe.map_encoders(
         lambda member: change(member) if which(member) else member
     )

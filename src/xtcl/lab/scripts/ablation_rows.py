@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from xtcl.config import PAPER_ENCODERS, EncoderConfig, EnsembleConfig, FitConfig
 from xtcl.lab.scripts.ablation_changes import (
-    Change,
+    ConfigChange,
     bold,
     deep,
     encoder,
@@ -18,7 +18,7 @@ from xtcl.lab.scripts.ablation_changes import (
     repeated,
     same,
     sampler,
-    scaled,
+    scale_setting,
     training,
 )
 from xtcl.lab.scripts.ablation_debiased import fit_debiased
@@ -41,7 +41,7 @@ class Row:
 
     name: str
     title: str
-    change: Change = same
+    change: ConfigChange = same
     fit: Fit = fit_task
 
 
@@ -59,7 +59,7 @@ SHARED = (
     Row("no-crossfit", "no cross-fitting", overall(crossfit=0)),
     Row("four-levels", "four quantile levels per relation", sampler(quantiles=FOUR_LEVELS)),
 )
-NODES = (
+NODE_ROWS = (
     *SHARED,
     Row("base-0", "base score 0 and one sweep", sampler(base_score=0.0, sweeps=1)),
     Row("no-prior", "nothing believed of relations beforehand", sampler(prior_pairs=0)),
@@ -96,11 +96,11 @@ NODES = (
         encoder(deep, hops=10, restart=0.2),
     ),
     Row("width-256", "width 256", encoder(width=256)),
-    Row("long", "four times the epochs", scaled("epochs", 4)),
+    Row("long", "four times the epochs", scale_setting("epochs", 4)),
     Row("full-batch", "all nodes in one step", training(anchors=None)),
     Row("three-seeds", "the linear encoder joined from three seeds", repeated(linear, 3)),
 )
-LINKS = (
+LINK_ROWS = (
     *SHARED,
     Row("first-plan", "the first plan only", lambda recipe: _one_plan(recipe, 0)),
     Row("second-plan", "the second plan only", lambda recipe: _one_plan(recipe, 1)),
@@ -109,10 +109,10 @@ LINKS = (
     Row("no-candidates", "known links only", overall(candidate_weight=0.0)),
     Row("candidates-1", "candidates with weight 1", overall(candidate_weight=1.0)),
     Row("no-link-dropout", "all links pass messages", training(link_dropout=0.0)),
-    Row("temperature-half", "half the temperature", scaled("temperature", 0.5)),
-    Row("temperature-double", "twice the temperature", scaled("temperature", 2.0)),
+    Row("temperature-half", "half the temperature", scale_setting("temperature", 0.5)),
+    Row("temperature-double", "twice the temperature", scale_setting("temperature", 2.0)),
 )
-ROWS = {"nodes": NODES, "links": LINKS}
+ROWS = {"nodes": NODE_ROWS, "links": LINK_ROWS}
 
 
 def _one_plan(recipe: FitConfig, place: int) -> FitConfig:

@@ -6,10 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
+from xtcl.lab.experiments.comparison import TABLE_DATASETS
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.ablation_rows import DEFAULT, ROWS
-from xtcl.lab.scripts.accuracy_tables import PURITY_TITLES, TITLES, Record, difference_cell, paired
-from xtcl.lab.scripts.protocol import DATASETS
+from xtcl.lab.scripts.accuracy_tables import (
+    PURITY_TITLES,
+    TITLES,
+    TableRecord,
+    difference_cell,
+    paired,
+)
 from xtcl.report.charts import DASH, spread_labels, table
 
 INTRODUCTION = f"""# Ablation
@@ -21,13 +27,13 @@ after the fact. {DASH}: not run. Drawn by `xtcl.lab.scripts.ablation --table` fr
 this one."""
 
 
-def page(folder: Path) -> str:
+def ablation_page(folder: Path) -> str:
     """All tables as Markdown."""
     parts = [INTRODUCTION]
     runs = RecordFile(folder / "ablation.jsonl").read()
     purity = RecordFile(folder / "purity.jsonl").read()
     for task, rows in ROWS.items():
-        for dataset in DATASETS:
+        for dataset in TABLE_DATASETS:
             cells = {row.name: f"{dataset}-{task}-{row.name}" for row in rows}
             found = {name: runs.get(cell, {}) for name, cell in cells.items()}
             if not any(found.values()):
@@ -43,7 +49,7 @@ def page(folder: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def figures(run: Record, default: Record, shares: Record) -> list[str]:
+def figures(run: TableRecord, default: TableRecord, shares: TableRecord) -> list[str]:
     """Mean, difference to the default, splits, seconds and purity of a row."""
     if not run:
         return [DASH] * 5

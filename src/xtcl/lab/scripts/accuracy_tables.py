@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from xtcl.files import atomic_path
+from xtcl.lab.experiments.comparison import TABLE_DATASETS
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.paper_figures import (
     BEST_PUBLISHED,
@@ -25,12 +26,13 @@ from xtcl.lab.scripts.paper_figures import (
     PAPER,
     Figures,
 )
-from xtcl.lab.scripts.protocol import DATASETS, METHODS, SPLITS, TASKS
+from xtcl.lab.scripts.protocol import SPLITS, TABLE_METHODS
 from xtcl.model_selection.evaluation import standard_error
 from xtcl.report.charts import DASH, spread_labels, table
+from xtcl.tasks import TASKS
 
-Record = dict[str, Any]
-Results = dict[tuple[str, str, str], Record]
+TableRecord = dict[str, Any]
+Results = dict[tuple[str, str, str], TableRecord]
 """Runs, seeds and seconds by data set, task and method."""
 
 TITLES = {
@@ -62,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, default=Path("results/accuracy"))
     chosen = parser.parse_args(arguments)
     with atomic_path(chosen.folder / "tables.md") as temporary:
-        temporary.write_text(page(read_results(chosen.runs), read_purity(chosen.folder)))
+        temporary.write_text(accuracy_page(read_results(chosen.runs), read_purity(chosen.folder)))
 
 
 def read_results(folder: Path) -> Results:
@@ -70,19 +72,19 @@ def read_results(folder: Path) -> Results:
     runs = {task: read_runs(folder / f"table-{task}") for task in TASKS}
     cells = {
         (dataset, task, method): cell_of(runs[task], dataset, method)
-        for dataset in DATASETS
+        for dataset in TABLE_DATASETS
         for task in TASKS
-        for method in METHODS
+        for method in TABLE_METHODS
     }
     return {place: cell for place, cell in cells.items() if cell is not None}
 
 
-def read_runs(folder: Path) -> Record:
+def read_runs(folder: Path) -> TableRecord:
     """The records of `xtcl reproduce` in its folder, by their key."""
     return RecordFile(folder / f"{folder.name}.jsonl", old=folder / "runs").read()
 
 
-def cell_of(runs: Record, dataset: str, method: str) -> Record | None:
+def cell_of(runs: TableRecord, dataset: str, method: str) -> TableRecord | None:
     """The runs of one method on one data set, as many as the protocol asks for."""
     prefix = f"{dataset}-{method}-"
     numbers = [key.removeprefix(prefix) for key in runs if key.startswith(prefix)]
@@ -107,16 +109,16 @@ def cell_of(runs: Record, dataset: str, method: str) -> Record | None:
     }
 
 
-def read_purity(folder: Path) -> Record:
+def read_purity(folder: Path) -> TableRecord:
     """What purity.py wrote, by task and data set."""
-    purity: Record = {}
+    purity: TableRecord = {}
     for key, record in RecordFile(folder / "purity.jsonl").read().items():
         dataset, task = key.rsplit("-", 1)
         purity.setdefault(task, {})[dataset] = record
     return purity
 
 
-def page(results: Results, purity: Record) -> str:
+def accuracy_page(results: Results, purity: TableRecord) -> str:
     """All tables as Markdown."""
     first = min((seed for run in results.values() for seed in run["seeds"]), default=0)
     parts = [
@@ -137,29 +139,29 @@ def page(results: Results, purity: Record) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def figures_table(task: str, results: Results, purity: dict[str, Record]) -> str:
+def figures_table(task: str, results: Results, purity: dict[str, TableRecord]) -> str:
     """Ours between the published figures."""
 
     def ours(method: str) -> list[str]:
-        found = [results.get((dataset, task, method)) for dataset in DATASETS]
+        found = [results.get((dataset, task, method)) for dataset in TABLE_DATASETS]
         paper = PAPER[task].get(method, {})
         return [
             method,
-            *(figure(run, paper.get(d)) for d, run in zip(DATASETS, found, strict=True)),
+            *(figure(run, paper.get(d)) for d, run in zip(TABLE_DATASETS, found, strict=True)),
         ]
 
     def afterwards(title: str, runs: str) -> list[str]:
-        shares = [purity.get(dataset, {}).get(runs) for dataset in DATASETS]
+        shares = [purity.get(dataset, {}).get(runs) for dataset in TABLE_DATASETS]
         return [title, *(f"{np.mean(share):.1f}" if share else DASH for share in shares)]
 
     return table(
-        ["", *DATASETS],
+        ["", *TABLE_DATASETS],
         [
             published("the paper's XTCL(GCN)", PAPER[task]["xtcl-gcn"]),
             ours("xtcl-gcn"),
             published("the paper's XTCL(GAT)", PAPER[task]["xtcl-gat"]),
             ours("xtcl-gat"),
-            *(ours(method) for method in METHODS if method not in PAPER[task]),
+            *(ours(method) for method in TABLE_METHODS if method not in PAPER[task]),
             published("best rival in the paper's table", BEST_RIVAL[task]),
             published(f"best published {BEST_PUBLISHED_PROTOCOL[task]}", BEST_PUBLISHED[task]),
             afterwards(f"purity (three splits): {PURITY_TITLES[task]}", "runs"),
@@ -170,10 +172,10 @@ def figures_table(task: str, results: Results, purity: dict[str, Record]) -> str
 
 def published(title: str, figures: Figures) -> list[str]:
     """A row of figures that others measured."""
-    return [title, *(f"{figures[dataset]:.2f}" for dataset in DATASETS)]
+    return [title, *(f"{figures[dataset]:.2f}" for dataset in TABLE_DATASETS)]
 
 
-def figure(run: Record | None, paper: float | None) -> str:
+def figure(run: TableRecord | None, paper: float | None) -> str:
     """A cell of ours, with a mark where it is below the paper's as printed."""
     if run is None:
         return DASH
@@ -191,15 +193,15 @@ def differences_table(task: str, results: Results) -> str:
     for one, other in COMPARED:
         found = [
             paired(results.get((dataset, task, one)), results.get((dataset, task, other)))
-            for dataset in DATASETS
+            for dataset in TABLE_DATASETS
         ]
         means = [float(difference.mean()) for difference in found if len(difference)]
-        mean = f"{np.mean(means):+.2f}" if len(means) == len(DATASETS) else DASH
+        mean = f"{np.mean(means):+.2f}" if len(means) == len(TABLE_DATASETS) else DASH
         rows.append([f"{one} minus {other}", *(difference_cell(each) for each in found), mean])
-    return table(["", *DATASETS, "mean"], rows)
+    return table(["", *TABLE_DATASETS, "mean"], rows)
 
 
-def paired(one: Record | None, other: Record | None) -> np.ndarray:
+def paired(one: TableRecord | None, other: TableRecord | None) -> np.ndarray:
     """Differences on the splits that both have."""
     if one is None or other is None:
         return np.empty(0)
@@ -216,12 +218,12 @@ def difference_cell(differences: np.ndarray) -> str:
 
 def seconds_tables(results: Results) -> str:
     """Mean seconds by task, and the machines that took them."""
-    machines: list[Record] = []
+    machines: list[TableRecord] = []
     for run in results.values():
         if run["hardware"] not in machines:
             machines.append(run["hardware"])
 
-    def seconds(run: Record | None) -> str:
+    def seconds(run: TableRecord | None) -> str:
         if run is None:
             return DASH
         machine = machines.index(run["hardware"]) + 1
@@ -229,19 +231,20 @@ def seconds_tables(results: Results) -> str:
 
     tables = [
         table(
-            [task, *DATASETS],
+            [task, *TABLE_DATASETS],
             [
-                [method, *(seconds(results.get((dataset, task, method))) for dataset in DATASETS)]
-                for method in METHODS
+                [method, *(seconds(results.get((name, task, method))) for name in TABLE_DATASETS)]
+                for method in TABLE_METHODS
             ],
         )
         for task in TASKS
     ]
-    legend = "\n".join(f"- [{n}] {described(machine)}" for n, machine in enumerate(machines, 1))
+    lines = [f"- [{n}] {describe_machine(machine)}" for n, machine in enumerate(machines, 1)]
+    legend = "\n".join(lines)
     return "\n\n".join([*tables, legend] if legend else tables)
 
 
-def described(machine: Record) -> str:
+def describe_machine(machine: TableRecord) -> str:
     """A machine in words."""
     gpu = "no GPU" if machine["gpu"] == "none" else machine["gpu"]
     return f"{gpu}; {machine['cpu']}, {machine['cpus']} CPUs, {machine['threads']} thread(s)"

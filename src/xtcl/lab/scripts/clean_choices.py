@@ -38,8 +38,9 @@ from xtcl.lab.experiments.provenance import evaluate_into
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.options import run_options
 from xtcl.lab.scripts.protocol import SPLITS
-from xtcl.lab.scripts.records_of_splits import add_split, conditions, print_split
+from xtcl.lab.scripts.records_of_splits import add_split, current_conditions, print_split
 from xtcl.model_selection.tuning import VALIDATION_FOLDS, validation_splits
+from xtcl.nn import ENCODERS
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, sample_positives, train_ensemble, with_downweighted_encoder
@@ -54,7 +55,6 @@ from xtcl.tasks.results import NodePredictions, Predictions
 from xtcl.tasks.self_training import MIN_CV_ACCURACY, self_train
 from xtcl.tasks.training_data import TrainingData, training_data
 
-ENCODERS = ("gcn", "gat")
 TASK = make_task("nodes")
 
 
@@ -178,7 +178,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             method,
             splits=chosen.splits or SPLITS[dataset],
             device=device,
-            conditions={"config": asdict(TASK.recipe(chosen.encoder)), **conditions(device)},
+            conditions={
+                "config": asdict(TASK.recipe(chosen.encoder)),
+                **current_conditions(device),
+            },
             on_split=on_split,
         )
     return 0

@@ -6,15 +6,18 @@ import argparse
 import os
 from collections.abc import Callable, Sequence
 
-from xtcl.lab.scripts.protocol import DATASETS, TASKS
+from xtcl.lab.experiments.comparison import TABLE_DATASETS
+from xtcl.tasks import TASKS
 
 
-def run_options(description: str | None, tasks: Sequence[str] = TASKS) -> argparse.ArgumentParser:
+def run_options(
+    description: str | None, tasks: Sequence[str] = tuple(TASKS)
+) -> argparse.ArgumentParser:
     """A parser that knows --datasets, --tasks where there are several, --device and --data."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--datasets", type=names(DATASETS), default=DATASETS)
+    parser.add_argument("--datasets", type=names(TABLE_DATASETS), default=TABLE_DATASETS)
     if len(tasks) > 1:
         parser.add_argument("--tasks", type=names(tasks), default=tasks)
     parser.add_argument("--device", default="auto")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from xtcl.lab.experiments.comparison import PAPER_FIGURES
-from xtcl.lab.scripts.protocol import DATASETS
+from xtcl.lab.experiments.comparison import PAPER_FIGURES, TABLE_DATASETS
 
 Figures = dict[str, float]
 """By data set."""
 
 
 def _row(*figures: float) -> Figures:
-    return dict(zip(DATASETS, figures, strict=True))
+    return dict(zip(TABLE_DATASETS, figures, strict=True))
 
 
 PAPER: dict[str, dict[str, Figures]] = {

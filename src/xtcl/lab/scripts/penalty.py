@@ -36,10 +36,11 @@ from xtcl.files import atomic_path
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
+from xtcl.lab.experiments.comparison import TABLE_DATASETS
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.options import run_options
-from xtcl.lab.scripts.protocol import DATASETS
-from xtcl.lab.scripts.records_of_splits import conditions
+from xtcl.lab.scripts.protocol import FIRST_EXPLORATION_SEED
+from xtcl.lab.scripts.records_of_splits import current_conditions
 from xtcl.model_selection.evaluation import make_split
 from xtcl.model_selection.tuning import validation_splits
 from xtcl.report.charts import table
@@ -57,7 +58,6 @@ from xtcl.tasks.logistic import (
 )
 from xtcl.tasks.training_data import TrainingData, training_data
 
-FIRST_SEED = 1000
 FOLDS = 5
 FIXED = (3.0, 10.0, 30.0)
 Accuracies = dict[str, dict[str, list[float]]]
@@ -77,21 +77,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for dataset in chosen.datasets:
         graph = load_dataset(dataset, chosen.data)
         accuracies: Accuracies = {}
-        for seed in range(FIRST_SEED, FIRST_SEED + chosen.splits):
+        for seed in range(FIRST_EXPLORATION_SEED, FIRST_EXPLORATION_SEED + chosen.splits):
             for rows, by_rule in measure(graph, seed, device).items():
                 for rule, accuracy in by_rule.items():
                     accuracies.setdefault(rows, {}).setdefault(rule, []).append(accuracy)
             print(f"{dataset} split {seed} done", file=sys.stderr, flush=True)
         record = {
-            "seeds": list(range(FIRST_SEED, FIRST_SEED + chosen.splits)),
+            "seeds": list(range(FIRST_EXPLORATION_SEED, FIRST_EXPLORATION_SEED + chosen.splits)),
             "accuracy": accuracies,
             "config": asdict(make_task("nodes").recipe("gcn")),
-            **conditions(device),
+            **current_conditions(device),
         }
         file.append(dataset, record)
     file.fold()
     with atomic_path(chosen.out / "tables.md") as temporary:
-        temporary.write_text(page(chosen.out))
+        temporary.write_text(penalty_page(chosen.out))
 
 
 def measure(graph: Graph, seed: int, device: torch.device) -> dict[str, dict[str, float]]:
@@ -185,14 +185,14 @@ def plain_likelihood(scores: Tensor, codes: Tensor) -> float:
     return float(scores.log_softmax(dim=1).gather(1, codes[:, None]).mean())
 
 
-def page(folder: Path) -> str:
+def penalty_page(folder: Path) -> str:
     """The tables of all data sets that are there."""
     parts = [
         "# Rules for the penalty\n\nMean test accuracy in percent on exploration splits, from seed "
         "1000. The package takes the posterior mean.\nDrawn by `xtcl.lab.scripts.penalty`."
     ]
     records = RecordFile(folder / "penalty.jsonl").read()
-    for dataset in DATASETS:
+    for dataset in TABLE_DATASETS:
         if dataset not in records:
             continue
         record = records[dataset]

@@ -6,7 +6,7 @@
 Nodes: the share of the positives of test nodes that have their class; the share of test nodes whose
 positives are right for the most part ("mostly_right"); and how accurate the fit is there and
 elsewhere. Links: the share of candidate positives that are test links. Percent, on the first three
-splits from seed 0; the fit is that of xtcl-gcn and sees the training side alone.
+splits from seed 0; the fit is that of xtcl-gcn and sees the training data alone.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from xtcl.device import pick_device
 from xtcl.errors import XTCLError
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import LinkSplit, NodeSplit, pair_keys, pairs_among
+from xtcl.graph.pairs import pair_keys, pairs_among
+from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.options import run_options
-from xtcl.lab.scripts.records_of_splits import conditions
+from xtcl.lab.scripts.records_of_splits import current_conditions
 from xtcl.model_selection.evaluation import make_split
 from xtcl.relations.rows import NO_NODE
 from xtcl.tasks import make_task
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
             cell = {"mean": round(float(np.mean(shares)), 2), "runs": shares, "seeds": list(SEEDS)}
             cell |= dict(zip(list(measured[0])[1:], others, strict=True))
-            file.append(f"{dataset}-{task}", cell | conditions(device))
+            file.append(f"{dataset}-{task}", cell | current_conditions(device))
             file.fold()
             print(f"{dataset} {task}: {shares}", file=sys.stderr, flush=True)
 

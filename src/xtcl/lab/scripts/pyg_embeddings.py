@@ -29,7 +29,7 @@ from xtcl.graph.graph import Graph
 from xtcl.lab.scripts.ways import Predict, by_logistic, main
 
 INFOMAX_EPOCHS, WALK_EPOCHS = 300, 20
-WALK, WINDOW, WALKS, BATCH = 20, 10, 10, 1024
+WALK_LENGTH, WINDOW, WALKS_PER_NODE, BATCH = 20, 10, 10, 1024
 
 
 class Encoder(nn.Module):
@@ -74,7 +74,7 @@ def infomax(graph: Graph) -> np.ndarray:
 def _walks(links: sp.csr_array, starts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """A uniform walk from each start; who has no neighbour stays."""
     degree, walk = np.diff(links.indptr), [starts]
-    for _ in range(WALK - 1):
+    for _ in range(WALK_LENGTH - 1):
         here = walk[-1]
         place = links.indptr[here] + (rng.random(len(here)) * degree[here]).astype(np.int64)
         step = links.indices[np.minimum(place, len(links.indices) - 1)]
@@ -91,10 +91,10 @@ def node2vec(graph: Graph) -> np.ndarray:
     table = nn.Embedding(graph.num_nodes, 128, sparse=True)
     optimiser = torch.optim.SparseAdam(list(table.parameters()), lr=0.01)
     for _ in range(WALK_EPOCHS):
-        starts = rng.permutation(np.repeat(np.arange(graph.num_nodes), WALKS))
+        starts = rng.permutation(np.repeat(np.arange(graph.num_nodes), WALKS_PER_NODE))
         for first in range(0, len(starts), BATCH):
             walks = _walks(links, starts[first : first + BATCH], rng)
-            windows = [walks[:, at : at + WINDOW] for at in range(WALK - WINDOW + 1)]
+            windows = [walks[:, at : at + WINDOW] for at in range(WALK_LENGTH - WINDOW + 1)]
             near = torch.from_numpy(np.concatenate(windows))
             far = torch.randint(graph.num_nodes, near[:, 1:].shape)
             centre = table(near[:, :1])
@@ -108,7 +108,7 @@ def node2vec(graph: Graph) -> np.ndarray:
 
 GRAPH = load_dataset("cora")  # the same object for all splits, so that an embedding is kept
 
-WAYS: dict[str, Predict] = {
+EMBEDDINGS: dict[str, Predict] = {
     "DeepGraphInfomax and logistic regression": lambda _, side, seed: by_logistic(
         infomax(GRAPH), side, seed
     ),
@@ -118,4 +118,4 @@ WAYS: dict[str, Predict] = {
 }
 
 if __name__ == "__main__":
-    main(__doc__, "torch-geometric", "pyg", WAYS)
+    main(__doc__, "torch-geometric", "pyg", EMBEDDINGS)

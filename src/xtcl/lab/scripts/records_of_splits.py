@@ -15,7 +15,7 @@ from xtcl.lab.experiments.records import RecordFile
 SCRIPTS = source_digest(Path(__file__).parent.glob("*.py"))
 
 
-def conditions(device: torch.device) -> dict[str, dict[str, str | int]]:
+def current_conditions(device: torch.device) -> dict[str, dict[str, str | int]]:
     """What a figure depends on, the code of the scripts included: they change parts of a system."""
     found = provenance(device)
     return found | {"versions": found["versions"] | {"scripts": SCRIPTS}}

@@ -52,7 +52,7 @@ def by_network(graph: Graph, side: TrainingData, seed: int) -> np.ndarray:
     )
 
 
-WAYS: dict[str, Predict] = {
+CLASSIFIERS: dict[str, Predict] = {
     "PageRankClassifier": by_pagerank,
     "Spectral(64) and logistic regression": by_spectral,
     "GNNClassifier": by_network,
@@ -60,4 +60,4 @@ WAYS: dict[str, Predict] = {
 
 
 if __name__ == "__main__":
-    main(__doc__, "scikit-network", "scikit-network", WAYS)
+    main(__doc__, "scikit-network", "scikit-network", CLASSIFIERS)

@@ -5,7 +5,7 @@
         [--out results/tuned]
 
 On every split from seed 0 it does what `xtcl tune` and then `xtcl evaluate --config` do: the search
-sees the training side of that split and no more. Writes tuned.jsonl with a record D-T-tuned-E for
+sees the training data of that split and no more. Writes tuned.jsonl with a record D-T-tuned-E for
 data set, task and encoder, as `xtcl evaluate --json` prints it, with the search's settings;
 recipes.jsonl with the recipe found on every split, its hidden score and that of the default; and
 searches/D-T-E-SEED.db with its trials. Finished splits and trials are kept and never run again;
@@ -30,20 +30,19 @@ from xtcl.graph.graph import Graph
 from xtcl.lab.experiments.provenance import evaluate_into
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.options import run_options
-from xtcl.lab.scripts.protocol import SPLITS, TASKS
-from xtcl.lab.scripts.records_of_splits import add_split, conditions, print_split
+from xtcl.lab.scripts.protocol import SPLITS
+from xtcl.lab.scripts.records_of_splits import add_split, current_conditions, print_split
 from xtcl.model_selection.tuning import Tuned, tune
+from xtcl.nn import ENCODERS
 from xtcl.progress import Progress
-from xtcl.tasks import make_task
+from xtcl.tasks import TASKS, make_task
 from xtcl.tasks.fit import FitOptions, fit_task
 from xtcl.tasks.results import Predictions
 from xtcl.tasks.training_data import TrainingData
 
-ENCODERS = ("gcn", "gat")
-
 
 class TunedMethod(Method):
-    """XTCL with the recipe that a search inside the training side finds."""
+    """XTCL with the recipe that a search inside the training data finds."""
 
     title: ClassVar[str] = "XTCL, tuned"
     tasks: ClassVar[frozenset[str]] = frozenset(TASKS)
@@ -123,7 +122,7 @@ def run(
 
     def on_split(seed: int, figure: float, seconds: float) -> None:
         assert method.found is not None  # noqa: S101 - the split has just been fitted
-        add_split(recipes, cell, seed, described(method.found))
+        add_split(recipes, cell, seed, describe_search(method.found))
         print_split(cell, seed, figure, seconds)
 
     evaluate_into(
@@ -134,12 +133,12 @@ def run(
         method,
         splits=splits,
         device=device,
-        conditions={"search": search, **conditions(device)},
+        conditions={"search": search, **current_conditions(device)},
         on_split=on_split,
     )
 
 
-def described(found: Tuned) -> dict[str, Any]:
+def describe_search(found: Tuned) -> dict[str, Any]:
     """What a search found, as plain values."""
     return {
         "hidden score": found.score,

@@ -18,7 +18,7 @@ from xtcl.tasks.logistic import fit_logistic
 from xtcl.tasks.training_data import TrainingData, training_data
 
 Predict = Callable[[Graph, TrainingData, int], np.ndarray]
-"""From the training side and a seed to a class code of every node."""
+"""From the graph, the training data and a seed to a class code of every node."""
 
 
 def by_logistic(rows: np.ndarray, side: TrainingData, seed: int) -> np.ndarray:
@@ -36,10 +36,10 @@ def measure(graph: Graph, ways: Mapping[str, Predict], seeds: range) -> dict[str
             split = make_split(graph, "nodes", seed)
             side = training_data(graph, split)
             start = time.perf_counter()
-            told = predict(side.graph, side, seed)
+            predicted = predict(side.graph, side, seed)
             seconds.append(round(time.perf_counter() - start, 2))
             assert graph.labels is not None  # noqa: S101 - every data set has labels
-            runs.append(round(100 * float((told == graph.labels)[split.test].mean()), 2))
+            runs.append(round(100 * float((predicted == graph.labels)[split.test].mean()), 2))
         found[name] = {
             "mean": round(float(np.mean(runs)), 2),
             "stderr": round(standard_error(runs) or 0.0, 2),

@@ -164,7 +164,7 @@ def _sha256(columns: dict[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-ASIDE = ".damaged"
+DAMAGED_SUFFIX = ".damaged"
 """Suffix of damaged files that were renamed."""
 
 
@@ -264,11 +264,12 @@ class StoredRelation:
             self._set_aside()
             raise DamagedFileError(
                 f"'{self.path}' of the relation store is damaged ({damage}). It was set aside as "
-                f"'{self.path.name}{ASIDE}'; ask for the relation again and it is computed anew."
+                f"'{self.path.name}{DAMAGED_SUFFIX}'; "
+                "ask for the relation again and it is computed anew."
             ) from damage
 
     def _set_aside(self) -> None:
         """Rename the file, unless it was renamed or replaced meanwhile."""
         with suppress(FileNotFoundError):
             if os.path.samestat(self.path.stat(), os.fstat(self._handle.fileno())):
-                self.path.replace(self.path.with_name(self.path.name + ASIDE))
+                self.path.replace(self.path.with_name(self.path.name + DAMAGED_SUFFIX))

@@ -21,7 +21,12 @@ from xtcl.relations.relation import Relation
 from xtcl.relations.row_source import LevelSource, RowSource
 from xtcl.relations.sparse import SparseRows
 from xtcl.relations.store.key import Description, describe, is_storable, name_of
-from xtcl.relations.store.parquet import ASIDE, DamagedFileError, PairsWriter, StoredRelation
+from xtcl.relations.store.parquet import (
+    DAMAGED_SUFFIX,
+    DamagedFileError,
+    PairsWriter,
+    StoredRelation,
+)
 from xtcl.relations.view import TrainingView
 
 _SUFFIX = ".parquet"
@@ -209,7 +214,8 @@ class RelationStore:
         if self.limit is None:
             return
         files = []
-        for path in (*self.folder.glob(_OWN_FILES), *self.folder.glob(f"{_OWN_FILES}{ASIDE}")):
+        damaged = self.folder.glob(f"{_OWN_FILES}{DAMAGED_SUFFIX}")
+        for path in (*self.folder.glob(_OWN_FILES), *damaged):
             with suppress(FileNotFoundError):  # somebody else removed it
                 status = path.stat()
                 if S_ISREG(status.st_mode):
