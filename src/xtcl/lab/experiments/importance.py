@@ -160,10 +160,10 @@ def draw_importance(experiment: Importance, records: Sequence[Record], folder: P
         "max(|w0|, |w1|) of the sampler's stumps, with the interval that 95 of 100 resamples of "
         "the labelled nodes fall into. Our sampler's weights average 0 over the pairs, so a "
         "relation that says nothing has 0. Algorithm 1 as printed starts from 0 and keeps the "
-        "share of alike pairs in the weights: its first relation carries it. Labels are no part "
-        "of the training data for links: the label relations are not there. By our sampler Link "
-        "says nothing for links, because what is to be told is hidden from it; as printed nothing "
-        "is hidden.",
+        "share of alike pairs in the weights: its first relation carries it, with a weight that a "
+        "step from 0 keeps below 2. Labels are no part of the training data for links: the label "
+        "relations are not there. By our sampler Link says nothing for links, because what is to "
+        "be told is hidden from it; as printed nothing is hidden.",
     ]
     for task in _TASKS:
         shown = [record for record in first if record.what["task"] == task]
@@ -190,7 +190,8 @@ def relations_of(records: Sequence[Record]) -> list[str]:
 
 def _agreement(records: Sequence[Record]) -> list[str]:
     """Where the two samplers disagree about the order of the relations, by data set."""
-    rows, opposite = [], []
+    rows = []
+    opposite: dict[tuple[str, str], list[str]] = {}
     for dataset in dict.fromkeys(record.what["dataset"] for record in records):
         of = {sampler_of(each): each for each in records if each.what["dataset"] == dataset}
         if set(of) != set(SAMPLERS):
@@ -199,17 +200,19 @@ def _agreement(records: Sequence[Record]) -> list[str]:
         rows.append([dataset, _placed(ours[0], printed), _placed(printed[0], ours)])
         for one, other, by in ((ours, printed, "xtcl"), (printed, ours, "paper")):
             if one[0] == other[-1]:
-                rival = next(name for name in SAMPLERS if name != by)
                 weights = of[by].found[one[0]]
                 larger = max(weights["w0"], weights["w1"], key=abs)
-                opposite.append(
-                    f"On {dataset} {relation_title(one[0])} is first by {SAMPLERS[by]}, with a "
-                    f"weight of {larger:+.2f}, and last by {SAMPLERS[rival]}."
-                )
+                opposite.setdefault((one[0], by), []).append(f"{dataset} ({larger:+.2f})")
     if not rows:
         return []
     head = ["", "first by our sampler (its place as printed)", "first as printed (its place here)"]
-    return ["Importance depends on the form of the sampler:", table(head, rows), *opposite]
+    sentences = [
+        f"{relation_title(name)} is first by {SAMPLERS[by]} and last by "
+        f"{next(title for rival, title in SAMPLERS.items() if rival != by)} on "
+        f"{', '.join(places)}; in brackets its weight by the former."
+        for (name, by), places in opposite.items()
+    ]
+    return ["Importance depends on the form of the sampler:", table(head, rows), *sentences]
 
 
 def _placed(name: str, order: Sequence[str]) -> str:
