@@ -90,7 +90,9 @@ class XTCLGAT(XTCLMethod):
 
 
 class XTCLPaper(XTCLMethod):
-    r"""XTCL as the paper prints it, with graph convolutions: what `XTCL(sampler="paper")` fits.
+    r"""XTCL as the paper prints it, with graph convolutions.
+
+    It is what `XTCL(sampler="paper")` fits.
 
     .. math:: f_u(v) = \sigma \Big( \sum_r w_{r, [s_r(u, v) \ge \eta_{r,u}]} \Big), \qquad
               \mathcal L(u) = -\frac 1B \sum_{b=1}^B \log \frac{e^{z_u^\top z_{p_b}}}
