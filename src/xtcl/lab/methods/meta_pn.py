@@ -82,7 +82,7 @@ class MetaPN(Method):
       labels it has 83.5 and 83.8 on two trial splits; after 100, 200 and 300 epochs 79.2, 83.3 and
       81.2, and 73.5, 80.6 and 84.1. The protocol of XTCL's paper has no such set and does not
       mention one. That is the likely cause of a gap to its row.
-    - So the rate is three tenths of the published one, with which it swings less (78 to 84), and the
+    - So the rate is three tenths of the published one, where it swings less (78 to 84), and the
       number of epochs is fixed: there is nothing to stop for, and no label is lost to it. A fifth
       of the training labels, hidden in three rounds (seeds 1000 and 1001), has 83.0 on Cora
       with 0.03, 81.5 with 0.02 and 77.2 with 0.01 after 300 epochs.
