@@ -13,12 +13,14 @@ import pytest
 import torch
 from small_runs import small_graph
 
+from xtcl import XTCL
 from xtcl.baselines import METHODS, make_method
 from xtcl.baselines.gat import GAT
 from xtcl.baselines.gcn import GCN
 from xtcl.baselines.logistic import Logistic
 from xtcl.baselines.method import Method, XTCLMethod
 from xtcl.baselines.propagation import PropagationMethod
+from xtcl.config import SamplerConfig
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
@@ -165,8 +167,8 @@ def test_the_side_of_a_node_split_cannot_train_links(method: Method) -> None:
 
 
 NAMES = (
-    "xtcl-gcn xtcl-gat sscl sscl-all scl ceiling-scl naive-tcl dgi sugrl asp polygcl gcn gat dgcn "
-    "meta-pn cocos subgraph logistic propagation"
+    "xtcl-gcn xtcl-gat xtcl-paper xtcl-paper-gat sscl sscl-all scl ceiling-scl naive-tcl dgi sugrl "
+    "asp polygcl gcn gat dgcn meta-pn cocos subgraph logistic propagation"
 )
 
 
@@ -217,6 +219,29 @@ def test_xtcl_is_the_pipeline_of_the_package(encoder: str) -> None:
     assert isinstance(answer, NodePredictions)
     assert isinstance(expected, NodePredictions)
     np.testing.assert_array_equal(answer.probabilities, expected.probabilities)
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+def test_the_paper_as_printed_is_what_sampler_paper_fits(task: str, encoder: str) -> None:
+    method = make_method("xtcl-paper" if encoder == "gcn" else "xtcl-paper-gat")
+    assert isinstance(method, XTCLMethod)
+    assert method.recipe_for(task) == XTCL(task, encoder, sampler="paper").resolved_recipe()
+    assert method.recipe_for(task).sampler == SamplerConfig.paper()
+    graph = block_model(40, num_classes=2, num_attributes=10, mean_degree=6)
+    split = node_split(graph, 0.3) if task == "nodes" else link_split(graph, 0.6)
+    answers = [
+        each.fit(training_data(graph, split), task, seed=3, device=CPU, progress=Progress())
+        for each in (method, our_method(encoder)(method.recipe_for(task)))
+    ]
+    scores = [score_test_side(answer, graph, split) for answer in answers]
+    assert scores[0] == scores[1]
+
+
+def our_method(encoder: str) -> type[XTCLMethod]:
+    found = METHODS[f"xtcl-{encoder}"]
+    assert issubclass(found, XTCLMethod)
+    return found
 
 
 # What all methods refuse in the same words.

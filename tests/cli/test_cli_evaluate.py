@@ -70,7 +70,10 @@ def test_a_cap_is_for_our_own_methods(graph_file: Path) -> None:
     assert capped["runs"] == exact["runs"]
     refused = evaluate(graph_file, *one, "--method", "logistic", "--cap", "9")
     assert refused.exit_code == 2
-    assert "--cap is for xtcl-gcn and xtcl-gat: logistic has no recipe." in refused.stderr
+    assert (
+        "--cap is for xtcl-gcn, xtcl-gat, xtcl-paper and xtcl-paper-gat: logistic has no recipe."
+        in refused.stderr
+    )
 
 
 def test_epochs_are_for_our_own_methods(graph_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +86,17 @@ def test_epochs_are_for_our_own_methods(graph_file: Path, monkeypatch: pytest.Mo
     )
     refused = evaluate(graph_file, *one, "--method", "gcn", "--epochs", "9")
     assert refused.exit_code == 2
-    assert "--epochs is for xtcl-gcn and xtcl-gat: gcn has no recipe." in refused.stderr
+    assert "--epochs is for xtcl-gcn, xtcl-gat" in refused.stderr
+    assert "gcn has no recipe." in refused.stderr
+
+
+def test_a_recipe_does_not_go_by_the_name_of_the_paper(graph_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("", encoding="utf-8")
+    refused = evaluate(
+        graph_file, "--method", "xtcl-paper", "--config", str(tmp_path / "mine.toml")
+    )
+    assert refused.exit_code == 2
+    assert "use --method xtcl-gcn" in refused.stderr
 
 
 @pytest.mark.parametrize("name", ["plain", "[/bold]", "[red]x"])

@@ -19,6 +19,8 @@ __all__ = ["METHODS", "Method", "make_method", "register_method"]
 HOMES = {
     "xtcl-gcn": "xtcl.baselines.method:XTCLGCN",
     "xtcl-gat": "xtcl.baselines.method:XTCLGAT",
+    "xtcl-paper": "xtcl.baselines.method:XTCLPaper",
+    "xtcl-paper-gat": "xtcl.baselines.method:XTCLPaperGAT",
     "sscl": "xtcl.lab.methods.contrastive:SSCL",
     "sscl-all": "xtcl.lab.methods.contrastive:SSCLAll",
     "scl": "xtcl.lab.methods.contrastive:SCL",

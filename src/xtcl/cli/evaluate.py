@@ -54,7 +54,7 @@ def evaluate(
     Tables: xtcl evaluate --nodes nodes.csv --edges edges.csv --label topic
     """
     from xtcl.baselines import make_method
-    from xtcl.baselines.method import XTCLMethod
+    from xtcl.baselines.method import XTCLMethod, XTCLPaper
     from xtcl.device import pick_device
     from xtcl.lab.methods.contrastive import with_truth
     from xtcl.model_selection.evaluation import evaluate as run
@@ -68,7 +68,13 @@ def evaluate(
     if changes:
         if not isinstance(chosen, XTCLMethod):
             raise UsageError(
-                f"{changes[0]} is for xtcl-gcn and xtcl-gat: {chosen.name} has no recipe."
+                f"{changes[0]} is for xtcl-gcn, xtcl-gat, xtcl-paper and xtcl-paper-gat: "
+                f"{chosen.name} has no recipe."
+            )
+        if config is not None and isinstance(chosen, XTCLPaper):
+            raise UsageError(
+                f"{chosen.name} is the paper's recipe, which --config would replace: use "
+                f"--method xtcl-{chosen.encoder}."
             )
         seeds = range(seed, seed + splits)
         stored = options.read_config(config, task.value, chosen.encoder, seeds, notes)

@@ -251,3 +251,22 @@ def test_the_statistics_page(tmp_path: Path, nodes: int, verdict: str) -> None:
     record = Record({"dataset": "cora"}, found, 0.1, VERSIONS, HARDWARE)
     page = draw_experiment(DatasetStatistics(), [record], tmp_path).read_text()
     assert f"| cora | {nodes:,} | 10,556 | 7 | 1,433 | {verdict} |" in page
+
+
+def test_the_printed_method_stands_between_its_published_row_and_ours(tmp_path: Path) -> None:
+    printed_runs = [
+        replace(record, what=record.what | {"method": "xtcl-paper"})
+        for record in records()
+        if record.what["method"] == "gcn"
+    ]
+    page = draw_experiment(NodeTable(), [*records(), *printed_runs], tmp_path).read_text()
+    part = page.split("## The method as printed")[1].split("##")[0]
+    rows = [line for line in part.splitlines() if line.startswith("| XTCL")]
+    assert rows[0] == "| XTCL (GCN), published | 85.19 | 93.84 |"
+    assert rows[1].startswith("| XTCL as printed (GCN) | 83.98 ± ")
+    assert rows[2].startswith("| XTCL (GCN), our recipe | 86.00 ± ")
+    assert "| XTCL as printed (GCN) | -1.21 | -0.84 |" in page  # minus the published row
+    assert (
+        "The method as printed" not in draw_experiment(NodeTable(), records(), tmp_path).read_text()
+    )
+    assert "## What each system is given" in page

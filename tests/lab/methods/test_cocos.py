@@ -23,6 +23,7 @@ from xtcl.graph.splits import node_split
 from xtcl.lab.methods import cocos
 from xtcl.lab.methods.cocos import (
     CoCoS,
+    CoCoSData,
     CoCoSSettings,
     Contexts,
     KnownLabels,
@@ -32,6 +33,7 @@ from xtcl.lab.methods.cocos import (
 )
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
+from xtcl.tasks.logistic import stratified_folds
 from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.results import NodePredictions
 from xtcl.tasks.training_data import TrainingData, training_data
@@ -40,7 +42,7 @@ from xtcl.training.trainer import embed
 CPU = torch.device("cpu")
 
 
-SHORT = CoCoSSettings(first_epochs=30, second_epochs=25)
+SHORT = CoCoSSettings(first_epochs=30, second_epochs=25, contrast=0.6)
 
 
 GRAPH = block_model(
@@ -87,12 +89,12 @@ def looped_labels(scores: np.ndarray, labels: np.ndarray) -> float:
 
 def test_the_loss_of_the_second_stage_is_its_formula() -> None:
     x, edge_index = encoder_inputs(GRAPH, CPU)
-    settings = replace(SHORT, dropout=0.0, contrast=0.7)
+    settings = replace(SHORT, dropout=0.0)
     labels = training_labels()
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = settings.network(30, 3)
-    loss = SharingLoss(network, x, edge_index, KnownLabels(labels), settings)
+    loss = SharingLoss(network, x, edge_index, KnownLabels(labels), 0.7, settings.refresh)
     z = network(x, edge_index)
     found = loss(z, torch.Generator().manual_seed(5)).item()
 
@@ -117,9 +119,8 @@ def test_the_loss_of_the_second_stage_is_its_formula() -> None:
 def test_classes_are_estimated_anew_every_few_epochs_without_dropout() -> None:
     x, edge_index = encoder_inputs(GRAPH, CPU)
     known = KnownLabels(training_labels())
-    settings = replace(SHORT, refresh=3)
-    network = settings.network(30, 3).train()
-    loss = SharingLoss(network, x, edge_index, known, settings)
+    network = SHORT.network(30, 3).train()
+    loss = SharingLoss(network, x, edge_index, known, 0.6, 3)
     generator = torch.Generator().manual_seed(0)
     seen = []
     for epoch in range(7):
@@ -162,7 +163,7 @@ def test_the_second_stage_starts_from_the_weights_of_the_first(
 
 
 def test_the_first_stage_is_plain_supervised_training() -> None:
-    still = replace(SHORT, second_rate=0.0, second_epochs=1)
+    still = replace(SHORT, contrast=0.0)
     x, edge_index = encoder_inputs(GRAPH, CPU)
     scores, _ = train_supervised(
         lambda: still.network(30, 3),
@@ -174,6 +175,56 @@ def test_the_first_stage_is_plain_supervised_training() -> None:
     )
     expected = scores.double().softmax(dim=1).numpy()
     np.testing.assert_allclose(fitted(GRAPH, still, seed=4), expected, atol=1e-6)
+
+
+def hidden_right(codes: np.ndarray, settings: CoCoSSettings) -> list[int]:
+    """Hidden labels that each candidate has right, by whole fits on what is left of the labels."""
+    labelled = np.flatnonzero(codes >= 0)
+    fold_of = stratified_folds(codes[labelled], settings.folds, 0)
+    counts = []
+    for contrast in settings.candidates:
+        count = 0
+        for fold in range(settings.folds):
+            hidden = labelled[fold_of == fold]
+            rest = codes.copy()
+            rest[hidden] = -1
+            answer = CoCoS(replace(settings, contrast=contrast)).fit(
+                TrainingData(GRAPH.with_labels(rest)),
+                "nodes",
+                seed=0,
+                device=CPU,
+                progress=Progress(),
+            )
+            assert isinstance(answer, NodePredictions)
+            count += int(np.sum(answer.predictions[hidden] == codes[hidden]))
+        counts.append(count)
+    return counts
+
+
+@pytest.mark.slow
+def test_the_weight_with_the_most_hidden_labels_right_is_taken() -> None:
+    settings = replace(SHORT, contrast=None, candidates=(0.0, 0.3, 5.0), folds=2)
+    counts = hidden_right(training_labels().numpy(), settings)
+    best = settings.candidates[int(np.argmax(counts))]
+    found = fitted(GRAPH, settings)
+    np.testing.assert_array_equal(found, fitted(GRAPH, replace(settings, contrast=best)))
+
+
+def test_the_second_stage_is_left_out_where_it_does_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoilt(data: CoCoSData, known: KnownLabels, contrasts: list[float], *_: Any, **__: Any):  # type: ignore[no-untyped-def]
+        truth = torch.from_numpy(np.array(GRAPH.labels))
+        right = nn.functional.one_hot(truth, 3).double()
+        return [right.roll(1, dims=1) if contrast else right for contrast in contrasts]
+
+    monkeypatch.setattr(cocos, "train_stages", spoilt)
+    found = fitted(GRAPH, replace(SHORT, contrast=None))
+    np.testing.assert_array_equal(found.argmax(axis=1), GRAPH.labels)
+
+
+def test_a_handful_of_labels_choose_nothing() -> None:
+    few = node_split(GRAPH, per_class=1, seed=0)
+    chosen = fitted(GRAPH, replace(SHORT, contrast=None), split=few)
+    np.testing.assert_array_equal(chosen, fitted(GRAPH, split=few))
 
 
 def test_classes_of_a_planted_graph_are_found() -> None:
@@ -202,7 +253,7 @@ def test_the_second_stage_helps_where_labels_are_few() -> None:
             score_test_side(NodePredictions(fitted(graph, each, split=split)), graph, split)[
                 "accuracy"
             ]
-            for each in (replace(settings, second_rate=0.0, second_epochs=1), settings)
+            for each in (replace(settings, contrast=0.0), settings)
         )
         gains.append(both - first)
     assert np.mean(gains) > 0.03  # 0.1 was seen
@@ -280,6 +331,11 @@ def test_progress_counts_every_epoch_and_an_interrupt_ends_the_fit() -> None:
         CoCoS(SHORT).fit(
             side, "nodes", seed=0, device=CPU, progress=Interrupter("training CoCoS", 1, 40)
         )
+    recorder = Recorder()
+    settings = replace(SHORT, contrast=None, candidates=(0.0, 0.2, 0.6), folds=2)
+    CoCoS(settings).fit(side, "nodes", seed=0, device=CPU, progress=recorder)
+    name, steps, done = recorder.stages[0]
+    assert (name, steps, sum(done)) == ("choosing the second stage of CoCoS", 160, 160)
 
 
 # The shuffle and its pairs by brute force, their loss by plain loops, the network by algebra.

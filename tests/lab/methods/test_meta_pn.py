@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from xtcl.errors import DataError, UsageError
@@ -79,6 +79,7 @@ def lesson_of(side: TrainingData, hops: int) -> Lesson:
     start = torch.zeros(side.graph.num_nodes, side.graph.num_classes)
     for node, code in zip(side.labelled, classes.tolist(), strict=True):
         start[int(node), code] = 1.0
+    x = x / x.abs().sum(dim=1, keepdim=True).clamp(min=1e-12)
     known = torch.stack([x[int(node)] for node in side.labelled])
     spread = labels_per_hop(start, edge_index, hops)
     return Lesson(FixedRows(x), FixedRows(known), classes, start, spread)
@@ -104,12 +105,23 @@ def test_network_is_its_formula() -> None:
     x = torch.randn(9, 4, generator=torch.Generator().manual_seed(1))
     with seeded(0, CPU):
         weights = first_weights(4, 8, 3, device=CPU)
-    first, second = (weight.detach().double().numpy() for weight in weights)
+    first, first_bias, second, second_bias = (w.detach().double().numpy() for w in weights)
     assert (first.shape, second.shape) == ((4, 8), (8, 3))
-    scores = np.maximum(x.double().numpy() @ first, 0.0) @ second
+    assert (first_bias.shape, second_bias.shape) == ((8,), (3,))
+    scores = np.maximum(x.double().numpy() @ first + first_bias, 0.0) @ second + second_bias
     expected = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
     found = log_chances(weights, FixedRows(x)).detach().numpy()
     np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_the_network_begins_as_in_the_official_code() -> None:
+    with seeded(0, CPU):
+        weights = first_weights(400, 100, 25, device=CPU)
+    for weight, bound in zip(weights, (0.05, 0.1, 0.1, 0.2), strict=True):
+        assert weight.requires_grad
+        assert weight.abs().max() <= bound
+        assert weight.abs().max() > 0.8 * bound
+        assert float(weight.detach().std()) == pytest.approx(bound / math.sqrt(3), rel=0.2)
 
 
 def train_exactly(lesson: Lesson, settings: MetaPNSettings, seed: int) -> NetworkWeights:
@@ -145,12 +157,12 @@ def test_training_is_its_definition() -> None:
     found, exact, still = (
         torch.cat([weight.detach().flatten() for weight in weights])
         for weights in (
-            train_meta_pn(lesson, settings, seed=3),
-            train_exactly(lesson, settings, seed=3),
-            train_exactly(lesson, replace(settings, meta_rate=0.0), seed=3),
+            train_meta_pn(lesson, settings, seed=2),
+            train_exactly(lesson, settings, seed=2),
+            train_exactly(lesson, replace(settings, meta_rate=0.0), seed=2),
         )
     )
-    assert (found - exact).norm() < 0.05 * (still - exact).norm()
+    assert (found - exact).norm() < 0.01 * (still - exact).norm()
 
 
 def test_meta_steps_touch_neither_weights_nor_optimiser() -> None:
@@ -371,23 +383,17 @@ def test_pseudo_labels_are_plain_loops() -> None:
 
 
 def test_first_weights_are_within_their_bound() -> None:
-    weight, bias, vector = MetaPropagator(16).parameters()
-    for part in (weight, vector):
+    for part in MetaPropagator(16).parameters():  # weight, bias and vector alike
         assert part.abs().max() <= 0.25
         assert part.abs().max() > 0.15
-    assert not bias.any()
 
 
-def test_the_propagator_of_few_classes_is_awake() -> None:
-    """Pseudo labels of small spread labels have a gradient, whatever the first weights."""
-    tiny = Tiny(0)
-    with torch.random.fork_rng():
-        for seed in range(20):
-            torch.manual_seed(seed)
-            propagator = MetaPropagator(CLASSES).double()
-            pseudo = propagator(tiny.start, 0.01 * tiny.spread)
-            slopes = torch.autograd.grad(pseudo.square().sum(), list(propagator.parameters()))
-            assert flat(slopes).any()
+def test_a_propagator_that_sleeps_trusts_every_hop_alike() -> None:
+    """With few classes all biases may begin below 0, as they do in the official code."""
+    tiny, propagator = Tiny(0), MetaPropagator(CLASSES).double()
+    nn.init.constant_(propagator.first.bias, -9.0)
+    found = propagator(tiny.start, tiny.spread)
+    torch.testing.assert_close(found, tiny.start + tiny.spread.mean(dim=1))
 
 
 def test_loss_is_its_formula() -> None:

@@ -27,6 +27,7 @@ from xtcl.lab.experiments.experiment import (
     select_datasets,
     select_names,
 )
+from xtcl.lab.experiments.given import what_each_is_given
 from xtcl.model_selection.evaluation import make_split, score_method, standard_error
 from xtcl.report.charts import DASH, FIRST, OTHER, OURS, page, picture, spread_labels, table
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 ORDER = (
     "xtcl-gcn",
     "xtcl-gat",
+    "xtcl-paper",
+    "xtcl-paper-gat",
     "dgi",
     "sugrl",
     "asp",
@@ -48,6 +51,7 @@ ORDER = (
     "cocos",
     "subgraph",
     "sscl",
+    "sscl-all",
     "scl",
     "naive-tcl",
     "logistic",
@@ -161,6 +165,7 @@ def draw_comparison(experiment: Comparison, records: Sequence[Record], folder: P
         ),
         "First against second:",
         table(["data set", "first", "second", "difference", "p"], _tests(cells, datasets)),
+        *what_each_is_given(experiment.task, methods),
         *([] if _part(records) else _beside_the_paper(experiment, cells, datasets, methods)),
         "## Seconds of a fit, median over splits on the machine that made most runs",
         "Medians of others stand where all of them have seconds on that machine.",
@@ -228,7 +233,31 @@ def _beside_the_paper(
         [METHODS[method].title, *(_difference(experiment, cells, d, method) for d in datasets)]
         for method in methods
     ]
-    return ["## Minus the paper's figure", table(["", *datasets], rows)]
+    return [
+        "## Minus the paper's figure",
+        table(["", *datasets], rows),
+        *_as_printed(experiment, cells, datasets),
+    ]
+
+
+def _as_printed(experiment: Comparison, cells: Cells, datasets: Sequence[str]) -> list[str]:
+    """The paper's method as printed between its published row and ours; nothing without runs."""
+    rows = []
+    for name, published in PRINTED_AS.items():
+        if not any((dataset, name) in cells for dataset in datasets):
+            continue
+        figures = [printed(experiment.task, published, dataset) for dataset in datasets]
+        title = METHODS[published].title
+        rows += [
+            [f"{title}, published", *(f"{each:.2f}" for each in figures)],
+            [METHODS[name].title, *(_plain(cells.get((d, name))) for d in datasets)],
+            [f"{title}, our recipe", *(_plain(cells.get((d, published))) for d in datasets)],
+        ]
+    return ["## The method as printed", table(["", *datasets], rows)] if rows else []
+
+
+def _plain(cell: Cell | None) -> str:
+    return DASH if cell is None else spread_labels(cell.mean, cell.error)
 
 
 def _difference(experiment: Comparison, cells: Cells, dataset: str, method: str) -> str:
@@ -339,9 +368,13 @@ _PAPER_LINKS = {
 PAPER_FIGURES = {"nodes": _PAPER_NODES, "links": _PAPER_LINKS}
 
 
+PRINTED_AS = {"xtcl-paper": "xtcl-gcn", "xtcl-paper-gat": "xtcl-gat"}
+"""Systems that stand beside a row of the paper that goes by another name here."""
+
+
 def printed(task: str, method: str, dataset: str) -> float | None:
     """The paper's figure for a cell, or None where it has none."""
-    row = PAPER_FIGURES[task].get(method)
+    row = PAPER_FIGURES[task].get(PRINTED_AS.get(method, method))
     return (
         None if row is None or dataset not in TABLE_DATASETS else row[TABLE_DATASETS.index(dataset)]
     )
