@@ -131,7 +131,7 @@ def test_pairs_are_counted_as_they_are_given(
     rng = np.random.default_rng(0)
     pairs = rng.integers(30, size=(2, 200))
     pairs = np.unique(pairs[:, pairs[0] != pairs[1]], axis=1)
-    alike = rng.random(pairs.shape[1]) < 0.3
+    alike = np.asarray(rng.random(pairs.shape[1]) < 0.3)
     sampler = XGSampler(settings=settings, block_rows=block_rows)
     order = rng.permutation(np.repeat(np.arange(pairs.shape[1]), 2))  # each twice, in any order
     sampler.fit(view, pairs=pairs[:, order], alike=alike[order].astype(int))

@@ -15,7 +15,7 @@ from torch import Tensor
 from xtcl.config import SamplerConfig
 from xtcl.distributed import World, _current_world
 from xtcl.relations.store.relation_store import RelationStore
-from xtcl.sampling import partial, positives, xgsampler
+from xtcl.sampling import candidates, counting, partial, positives, xgsampler
 from xtcl.sampling.candidates import TopB
 from xtcl.sampling.folds import label_folds, link_folds
 from xtcl.sampling.partial import PartialPositives, of_one_process
@@ -76,9 +76,10 @@ def test_finished_folds_are_not_counted_again(
 ) -> None:
     undisturbed = bytes_of(new_sampler().fit_folds(*folds_of(task)))
     files = Checkpoints(tmp_path)
+    view, folds = folds_of(task)
     with pytest.raises(KeyboardInterrupt):
-        new_sampler().fit_folds(*folds_of(task), interrupt_at(step), checkpoints=files)
-    original, counted = xgsampler.count_groups, []
+        new_sampler().fit_folds(view, folds, interrupt_at(step), checkpoints=files)
+    original, counted = counting.count_groups, []
 
     def watched(fold: Any, *rest: Any, **options: Any) -> Any:
         counted.append(fold.queries.tolist())
@@ -103,7 +104,7 @@ class Watched:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.blocks: list[int] = []
-        original = positives.best_candidates
+        original = candidates.best_candidates
 
         def best(found: Any, queries: Tensor, *rest: Any) -> Any:
             self.blocks.append(len(queries))
@@ -123,7 +124,8 @@ def test_found_positives_are_not_found_again(
     with pytest.raises(KeyboardInterrupt):
         fitted.positives(3, progress=interrupt_at(step), checkpoints=files)
     assert len(list(tmp_path.iterdir())) == (1 if seconds else step)
-    watched, done = Watched(monkeypatch), []
+    watched = Watched(monkeypatch)
+    done: list[int] = []
     resumed = fitted.positives(3, progress=done.append, checkpoints=files)
     assert resumed.nodes.tobytes() == undisturbed.nodes.tobytes()
     assert resumed.scores.tobytes() == undisturbed.scores.tobytes()
@@ -148,7 +150,7 @@ def test_a_relation_that_fails_costs_no_more_than_its_block(
     fitted: XGSampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, undisturbed = Files(), fitted.positives(3)
-    original, calls = positives.best_candidates, []
+    original, calls = candidates.best_candidates, []
 
     def failing(*given: Any) -> Any:
         calls.append(1)
