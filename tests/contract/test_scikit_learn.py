@@ -23,6 +23,7 @@ from small_runs import python, small_graph, small_model, small_split
 from xtcl.errors import NotAvailableError, NotFittedError, UsageError, XTCLError
 from xtcl.estimator import XTCL
 from xtcl.integrations import NodeEmbedder
+from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks.custom import CustomTask
 
 GRAPH = small_graph()
@@ -129,7 +130,7 @@ NOT_APPLICABLE = {
 
 
 @pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
+@pytest.mark.parametrize("estimator", [*ESTIMATORS, XGSampler()], ids=repr)
 def test_the_common_check(estimator: BaseEstimator, check: str) -> None:
     run: Callable[[str, Any], None] = getattr(estimator_checks, check)
     run(type(estimator).__name__, estimator)

@@ -18,6 +18,7 @@ from xtcl.sampling.folds import (
     LabelledPairs,
     PairLabels,
     label_folds,
+    label_given_pairs,
     label_pairs_by_class,
     label_pairs_by_indicator,
     label_pairs_by_link,
@@ -82,6 +83,18 @@ def test_links(links: list[tuple[int, int, bool]], queries: np.ndarray) -> None:
     queries = np.sort(queries)
     check(label_pairs_by_link(target, queries, everyone, known), alike, different & ~seen, queries)
     check(label_pairs_by_link(target, queries, everyone), alike, different, queries)
+
+
+@given(
+    st.dictionaries(st.tuples(*[st.integers(0, COUNT - 1)] * 2), st.booleans(), min_size=1), nodes
+)
+def test_given_pairs(given_pairs: dict[tuple[int, int], bool], queries: np.ndarray) -> None:
+    alike, counts = np.zeros((2, COUNT, COUNT), dtype=bool)
+    for pair, answer in given_pairs.items():
+        alike[pair], counts[pair] = answer, True
+    keys = np.flatnonzero(counts)
+    judge = label_given_pairs(keys, alike.ravel()[keys], COUNT)
+    check(judge, alike, counts, np.sort(queries))
 
 
 def test_many_labels_make_no_table_of_pairs() -> None:

@@ -177,13 +177,16 @@ def _fit(model: xtcl.XTCL, prepared: PreparedFit, checkpoints: Checkpoints, resu
 
 def _interrupted(task: str) -> str:
     """What of an interrupted fit is kept, and what is done again."""
+    from xtcl.distributed import world
     from xtcl.training.trainer import CHECKPOINT_EVERY
 
+    alone = world().world_size == 1
+    parts = "counted folds, the nodes whose positives were found, " if alone else ""
     trials = "Trials on hidden links are trained again. " if task == "links" else ""
     return (
-        f"Interrupted. Finished stages are kept, and training up to each {CHECKPOINT_EVERY}th "
-        f"epoch; the rest of the stage that ran is done again. {trials}To go on, give the same "
-        "command with --resume."
+        f"Interrupted. Finished stages are kept, {parts}and training up to each "
+        f"{CHECKPOINT_EVERY}th epoch; the rest of the stage that ran is done again. {trials}To go "
+        "on, give the same command with --resume."
     )
 
 
