@@ -30,9 +30,11 @@ class MetaPNSettings:
     """How Meta-PN is trained; an epoch is one step over all nodes.
 
     `hops` is how far labels spread, `restart` how strongly each step of the final smoothing goes
-    back to the network's own answer, `scale` and `decay` weigh the two terms of `PseudoLoss`.
+    back to the network's own answer, `scale` and `decay` weigh the two terms of `PseudoLoss`. Rows
+    of attributes are divided by their `row_norm`-norm.
     """
 
+    row_norm: int = 1
     hidden: int = 64
     hops: int = 3
     restart: float = 0.2
@@ -166,7 +168,7 @@ def _lesson(
     """What there is to learn from, and the links."""
     codes = side.known_labels
     x, edge_index = encoder_inputs(side.graph, device)
-    x = F.normalize(x, p=1.0, dim=1)
+    x = F.normalize(x, p=settings.row_norm, dim=1)
     known = torch.from_numpy(side.labelled).to(device)
     classes = torch.from_numpy(codes).to(device)
     start = torch.zeros(len(x), side.graph.num_classes, device=device)
