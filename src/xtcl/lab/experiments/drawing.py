@@ -28,9 +28,11 @@ def conditions(records: Sequence[Record]) -> str:
 def _made_by(record: Record) -> str:
     hardware, versions = record.hardware, record.versions
     gpu = "no GPU" if hardware["gpu"] == "none" else hardware["gpu"]
+    processes = hardware.get("processes", 1)
+    shared = f", {processes} runs at a time" if processes > 1 else ""
     return (
-        f"{gpu}; {hardware['cpu']}, {hardware['threads']} thread(s); xtcl {versions['xtcl']} "
-        f"(code {versions['code']}), torch {versions['torch']}"
+        f"{gpu}; {hardware['cpu']}, {hardware['threads']} thread(s){shared}; "
+        f"xtcl {versions['xtcl']} (code {versions['code']}), torch {versions['torch']}"
     )
 
 

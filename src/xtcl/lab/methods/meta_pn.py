@@ -34,7 +34,7 @@ class MetaPNSettings:
     of attributes are divided by their `row_norm`-norm.
     """
 
-    row_norm: int = 1
+    row_norm: int = 2
     hidden: int = 64
     hops: int = 3
     restart: float = 0.2
@@ -52,7 +52,7 @@ class MetaPNSettings:
         return self
 
 
-META_PN_CITATIONS = MetaPNSettings(hops=10, decay=5e-3, restart=0.1)
+META_PN_CITATIONS = MetaPNSettings(row_norm=1, hops=10, decay=5e-3, restart=0.1)
 
 
 META_PN_SETTINGS = {
@@ -60,6 +60,8 @@ META_PN_SETTINGS = {
     "citeseer": replace(META_PN_CITATIONS, learning_rate=0.015),
     # The published scale is 0.05 for each node of a batch: of 4096 here, and of 1024 elsewhere.
     "pubmed": replace(META_PN_CITATIONS, scale=204.8),
+    # Nothing is published for Photo; Computers has the usual settings.
+    "photo": MetaPNSettings(learning_rate=0.1, epochs=100),
 }
 
 
@@ -75,9 +77,9 @@ class MetaPN(Method):
     Learning", AAAI 2022. Cost of an epoch: O(nnz(X) h + V K C^2), no link is read; memory
     O(V (D + h + K C)).
 
-    Network, biases, first weights, rows of attributes that sum to 1, and for citation graphs hops,
-    restart and weights of the loss are those of the official code. Not as published is how long and
-    how fast it learns:
+    Network, biases and first weights are those of the official code; so are, for citation graphs,
+    rows of attributes that sum to 1, hops, restart and weights of the loss. Not as published is how
+    long and how fast it learns:
 
     - The official code stops by a validation set, at a rate of 0.1 (CiteSeer: 0.05). At 0.1 test
       accuracy runs between 59 and 85 on Cora from epoch 150 to 300. Stopped by another 10 % of the
@@ -93,10 +95,10 @@ class MetaPN(Method):
       are plain descent, not Adam's.
     - Graphs without published settings, Photo and Computers among them, have three hops and a tenth
       of the decay: on Photo labels that come from the second or third hop are right for 85 % of the
-      nodes, those from the tenth for 73 %. And restart 0.2: after 300 epochs it has 88.2 % of the
-      hidden labels of Photo right, and 0.1 has 85.6. Accuracy does not come to rest there: 88.9,
-      90.1, 86.4, 87.6 and 91.2 after 200 to 600 epochs of a trial split (91.6 with rows of unit
-      length, 100 epochs and a rate of 0.01).
+      nodes, those from the tenth for 73 %. Norm of the rows, rate, epochs and restart are those of
+      24 settings with the most of the hidden labels right (a fifth of the training labels; seeds
+      1000 and 1001). Rows of unit length decide: on Computers the best has 85.8 % with them and
+      78.7 with rows that sum to 1, on Photo 92.1 and 90.2.
 
     With few classes all biases of the propagator may begin below 0. Then it sleeps, and every hop
     is trusted alike. At the published rate of the propagator trust stays near that anyway.
