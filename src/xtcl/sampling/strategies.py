@@ -36,9 +36,10 @@ from torch import Tensor
 from xtcl.config import FitConfig
 from xtcl.errors import DataError, UsageError, check_is_fitted, known_names
 from xtcl.relations.rows import NO_NODE, all_nodes, make_rows
-from xtcl.relations.sparse import CSRGraph, SparseRows, within_hops
+from xtcl.relations.sparse import SparseRows, within_hops
 from xtcl.relations.view import LABELS, TrainingView
 from xtcl.sampling.inputs import view_with_labels
+from xtcl.sampling.pair_filter import PairFilter
 from xtcl.sampling.partial import TensorFiles
 from xtcl.sampling.patterns import PatternCounts
 from xtcl.sampling.positive_lists import PositiveLists
@@ -85,41 +86,9 @@ class PositiveSource:
 
     def filter(self) -> PairFilter:
         """Which pairs may be positives, by `exclude` and `hops`."""
-        device, links = self.sampler.view_.device, self.sampler.view_.adjacency
-        within = None if self.hops is None else within_hops(links, self.hops)
-        return PairFilter(
-            *(None if m is None else CSRGraph.from_scipy(m, device) for m in (self.exclude, within))
-        )
-
-
-class PairFilter(NamedTuple):
-    """Pairs that may not be positives, and the only ones that may."""
-
-    exclude: CSRGraph | None
-    within: CSRGraph | None
-
-    def allows(self, nodes: Tensor, row: Tensor, partner: Tensor) -> Tensor | None:
-        """Which pairs (nodes[row], partner) may be positives, bool [m]; None for all of them."""
-        allowed = None
-        if self.exclude is not None:
-            allowed = ~self.exclude.has_edges(nodes, row, partner)
-        if self.within is not None:
-            near = self.within.has_edges(nodes, row, partner)
-            allowed = near if allowed is None else allowed & near
-        return allowed
-
-    def of_table(self, table: np.ndarray) -> np.ndarray:
-        """The table [V, B] without positives that are not allowed."""
-        row, column = (torch.from_numpy(part) for part in np.nonzero(table != NO_NODE))
-        partner = torch.from_numpy(table)[row, column]
-        device = next((part.start.device for part in self if part is not None), row.device)
-        allowed = self.allows(all_nodes(len(table)).to(device), row.to(device), partner.to(device))
-        if allowed is None:
-            return table
-        kept = table.copy()
-        refused = ~allowed.cpu()
-        kept[row[refused].numpy(), column[refused].numpy()] = NO_NODE
-        return kept
+        view = self.sampler.view_
+        within = None if self.hops is None else within_hops(view.adjacency, self.hops)
+        return PairFilter.from_matrices(self.exclude, within, view.device)
 
 
 class PositiveTable(NamedTuple):
@@ -275,7 +244,7 @@ class UniformPositives(PositiveStrategy):
                 shape = (len(nodes), len(chosen) + 1, number)
                 uniform = torch.from_numpy(rng.random(shape)).to(rows.device)
                 drawn = [
-                    _draw(_allowed(above, nodes, allowed), uniform[:, -1])
+                    _draw(allowed.of_rows(above, nodes), uniform[:, -1])
                     for above in passing.above(nodes)
                 ]
                 table = _pick(torch.stack(drawn, dim=1), uniform[:, :-1])
@@ -485,11 +454,6 @@ def _of_class(labels: np.ndarray, number: int, seed: int) -> np.ndarray:
             place += place >= np.arange(len(members))[:, None]  # steps over the node itself
             table[members] = members[place]
     return table
-
-
-def _allowed(above: SparseRows, nodes: Tensor, pairs: PairFilter) -> SparseRows:
-    allowed = pairs.allows(nodes, above.row, above.node)
-    return above if allowed is None else above.where(allowed)
 
 
 def _draw(rows: SparseRows, uniform: Tensor) -> Tensor:
