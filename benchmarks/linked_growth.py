@@ -2,7 +2,8 @@
 
     python benchmarks/linked_growth.py --out DIR [--links 10000,30000,...] [--cap 32] [--nine]
     python benchmarks/linked_growth.py --out DIR --datasets cora,citeseer
-        [--modes linked,top-k,exact] [--sampling]
+        [--modes linked,top-k,exact,hop1,linked-relations] [--splits 5] [--device cuda]
+    python benchmarks/linked_growth.py --out DIR --datasets cora,citeseer --sampling
 
 In this mode relations of attributes and labels compare linked nodes only (`relations="linked"`),
 the others search within reach of a node (`cap`), and positives are chosen among linked nodes
@@ -15,10 +16,14 @@ and the rest of finding the 20 best of every node (`positives`). Every size runs
 own; memory is the peak above what the process held when the graph was there; seconds are those of
 one core. DIR gets `linked_growth.json` and `linked_growth.md`.
 
-With `--datasets`: a fit of each data set in each mode, for nodes, with a tenth of the labels and
-split 0: accuracy, seconds of one core, and the peak above what the process held with the graph.
-DIR gets `linked_accuracy.json` and `linked_accuracy.md`; fits that are there are kept. With
-`--sampling` only weights and positives are computed, in place of the whole fit: `linked_sampling`.
+With `--datasets`: a fit of each data set in each mode, for nodes, with a tenth of the labels, on so
+many splits from seed 0 (one, without `--splits`): accuracy, seconds of one core (of the clock with
+`--device cuda`), and the peak above what the process held with the graph. `hop1` has the paper's
+relations with the cap and chooses positives among linked nodes; `linked-relations` has relations of
+linked pairs and chooses positives among all. DIR gets `linked_accuracy.json` and
+`linked_accuracy.md`; fits that are there are kept. With several splits the page has mean and
+standard error of the accuracy alone. With `--sampling` only weights and positives of split 0 are
+computed, on a CPU, in place of the whole fit: `linked_sampling`.
 """
 
 from __future__ import annotations
@@ -29,9 +34,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -53,7 +59,23 @@ from xtcl.tasks.training_data import training_data
 
 POSITIVES = 20
 LINKS_A_NODE = 2
-MODES = ("linked", "top-k", "exact")
+
+
+class Mode(NamedTuple):
+    """What a fit looks at: relations, whether they are capped, and how far positives may be."""
+
+    relations: str = "paper"
+    capped: bool = True
+    hops: int | None = None
+
+
+MODES = {
+    "linked": Mode("linked", hops=1),
+    "top-k": Mode(),
+    "exact": Mode(capped=False),
+    "hop1": Mode(hops=1),
+    "linked-relations": Mode("linked"),
+}
 
 
 def measure(links: int, cap: int, nine: bool, answer: Connection) -> None:
@@ -119,20 +141,23 @@ def growth_table(found: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def fit(dataset: str, mode: str, cap: int, answer: Connection) -> None:
-    """Fit and score one data set in one mode; send accuracy, seconds and memory."""
+def fit(dataset: str, mode: str, cap: int, seed: int, device: str, answer: Connection) -> None:
+    """Fit and score one split of a data set in one mode; send accuracy, seconds and memory."""
     torch.set_num_threads(1)
+    clock = time.process_time if device == "cpu" else time.perf_counter
     graph = load_dataset(dataset)
-    split = node_split(graph, train=0.1, seed=0)
+    split = node_split(graph, train=0.1, seed=seed)
     recipe, relations = settings(mode, cap)
     before = memory_held()
-    start = time.process_time()
-    model = XTCL(device="cpu", recipe=recipe, relations=relations).fit(graph, split)
-    seconds = time.process_time() - start
+    start = clock()
+    model = XTCL(device=device, random_state=seed, recipe=recipe, relations=relations)
+    model.fit(graph, split)
+    seconds = clock() - start
     answer.send(
         {
             "dataset": dataset,
             "mode": mode,
+            "seed": seed,
             "accuracy": 100 * model.score(split),
             "seconds": seconds,
             "peak_mb": (most_memory() - before) / 2**20,
@@ -142,11 +167,10 @@ def fit(dataset: str, mode: str, cap: int, answer: Connection) -> None:
 
 def settings(mode: str, cap: int) -> tuple[FitConfig, str]:
     """The recipe and the relations of a mode."""
-    recipe = make_task("nodes").recipe("gcn")
-    if mode == "exact":
-        return recipe, "paper"
-    recipe = replace(recipe, sampler=replace(recipe.sampler, cap=cap))
-    return (replace(recipe, hops=1), "linked") if mode == "linked" else (recipe, "paper")
+    chosen, recipe = MODES[mode], make_task("nodes").recipe("gcn")
+    if chosen.capped:
+        recipe = replace(recipe, sampler=replace(recipe.sampler, cap=cap))
+    return replace(recipe, hops=chosen.hops), chosen.relations
 
 
 def sample(dataset: str, mode: str, cap: int, answer: Connection) -> None:
@@ -182,12 +206,34 @@ def sampling_table(found: Sequence[dict[str, Any]]) -> str:
 
 
 def accuracy_table(found: Sequence[dict[str, Any]]) -> str:
-    """A line a fit, in Markdown."""
+    """A line a fit, in Markdown; with several splits a line a mode: means and standard errors."""
+    if any(entry.get("seed", 0) > 0 for entry in found):
+        return splits_table(found)
     lines = ["| data set | mode | accuracy | seconds | peak MB |", "|---|---|---|---|---|"]
     for entry in found:
         figures = f"{entry['accuracy']:.2f} | {entry['seconds']:.0f} | {entry['peak_mb']:.0f}"
         lines.append(f"| {entry['dataset']} | {entry['mode']} | {figures} |")
     return "\n".join(lines)
+
+
+def splits_table(found: Sequence[dict[str, Any]]) -> str:
+    """Mean and standard error of the accuracy over splits: a line a mode, a column a data set."""
+    runs: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for entry in found:
+        runs[entry["mode"], entry["dataset"]].append(entry["accuracy"])
+    datasets = list(dict.fromkeys(entry["dataset"] for entry in found))
+    lines = ["| mode | " + " | ".join(datasets) + " |", "|---" * (len(datasets) + 1) + "|"]
+    for mode in dict.fromkeys(entry["mode"] for entry in found):
+        cells = [mean_and_error(runs[mode, dataset]) for dataset in datasets]
+        lines.append(f"| {mode} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def mean_and_error(runs: Sequence[float]) -> str:
+    """Such as 85.10 ± 0.98; without an error for one run, empty for none."""
+    if len(runs) < 2:
+        return "".join(f"{run:.2f}" for run in runs)
+    return f"{np.mean(runs):.2f} ± {np.std(runs, ddof=1) / len(runs) ** 0.5:.2f}"
 
 
 def keep(
@@ -209,7 +255,9 @@ def main() -> None:
     parser.add_argument("--cap", type=int, default=32)
     parser.add_argument("--nine", action="store_true", help="with PageRank")
     parser.add_argument("--datasets", help="fit these data sets, such as cora,citeseer")
-    parser.add_argument("--modes", default=",".join(MODES), help="of the fits")
+    parser.add_argument("--modes", default="linked,top-k,exact", help=f"of {', '.join(MODES)}")
+    parser.add_argument("--splits", type=int, default=1, help="of each data set")
+    parser.add_argument("--device", default="cpu", help="of the fits, such as cuda")
     parser.add_argument("--sampling", action="store_true", help="without training and head")
     parser.add_argument("--out", type=Path, required=True)
     chosen = parser.parse_args()
@@ -220,18 +268,24 @@ def main() -> None:
             found.append(in_own_process(measure, links, chosen.cap, chosen.nine))
             keep(found, chosen.out, "linked_growth", growth_table)
         return
-    name, work, table = "linked_accuracy", fit, accuracy_table
+    if chosen.sampling and (chosen.splits, chosen.device) != (1, "cpu"):
+        parser.error("--sampling is of split 0, on a CPU")
+    name, table = "linked_accuracy", accuracy_table
     if chosen.sampling:
-        name, work, table = "linked_sampling", sample, sampling_table
+        name, table = "linked_sampling", sampling_table
     earlier = chosen.out / f"{name}.json"
     if earlier.exists():
         found = json.loads(earlier.read_text(encoding="utf-8"))
-    known = {(entry["dataset"], entry["mode"]) for entry in found}
-    for dataset in chosen.datasets.split(","):
-        for mode in chosen.modes.split(","):
-            if (dataset, mode) not in known:
-                found.append(in_own_process(work, dataset, mode, chosen.cap))
-                keep(found, chosen.out, name, table)
+    known = {(entry["dataset"], entry["mode"], entry.get("seed", 0)) for entry in found}
+    splits = range(chosen.splits)
+    for dataset, mode, seed in product(chosen.datasets.split(","), chosen.modes.split(","), splits):
+        if (dataset, mode, seed) in known:
+            continue
+        if chosen.sampling:
+            found.append(in_own_process(sample, dataset, mode, chosen.cap))
+        else:
+            found.append(in_own_process(fit, dataset, mode, chosen.cap, seed, chosen.device))
+        keep(found, chosen.out, name, table)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from xtcl.lab.experiments.records import RecordFile, encode_records
 
 RESULTS = Path(__file__).parents[2] / "results"
+DATASETS = ("cora", "citeseer", "pubmed", "computers", "photo")
 DIGESTS: dict[str, str] = json.loads(
     (Path(__file__).parent / "record_digests.json").read_text(encoding="utf-8")
 )
@@ -35,10 +37,34 @@ def test_a_file_is_sorted_and_written_as_fold_writes_it(name: str) -> None:
     assert lines == encode_records(RecordFile(path).read())
 
 
-def test_splits_that_only_the_runs_had_are_there() -> None:
-    for task in ("nodes", "links"):
-        folder = RESULTS / "reproduction" / f"table-{task}"
-        found = RecordFile(folder / f"table-{task}.jsonl").read().values()
-        later = [each["what"] for each in found if each["what"]["seed"] >= 5]
-        assert len(later) == 60
-        assert {what["dataset"] for what in later} == {"cora", "citeseer"}
+TEN_SPLITS = ["gat", "gcn", "logistic", "propagation", "xtcl-gat", "xtcl-gcn"]
+"""Systems that have splits 5 to 9 of Cora and CiteSeer in both tables; others have five at most."""
+
+
+@pytest.mark.parametrize(
+    ("task", "methods"),
+    [("nodes", [*TEN_SPLITS, "sscl", "sscl-all"]), ("links", TEN_SPLITS)],
+)
+def test_splits_that_only_the_runs_had_are_there(task: str, methods: list[str]) -> None:
+    found = RecordFile(RESULTS / "reproduction" / f"table-{task}" / f"table-{task}.jsonl").read()
+    runs = [(what["dataset"], what["method"], what["seed"]) for what in whats(found)]
+    later = [run for run in runs if run[2] >= 5]
+    assert sorted(later) == sorted(product(("cora", "citeseer"), methods, range(5, 10)))
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+@pytest.mark.parametrize("method", ["xtcl-paper", "xtcl-paper-gat"])
+def test_the_method_as_printed_has_five_splits(task: str, method: str) -> None:
+    found = RecordFile(RESULTS / "reproduction" / f"table-{task}" / f"table-{task}.jsonl").read()
+    runs = [(what["dataset"], what["seed"]) for what in whats(found) if what["method"] == method]
+    assert sorted(runs) == sorted(product(DATASETS, range(5)))
+
+
+def test_earlier_runs_are_of_the_systems_that_changed() -> None:
+    found = RecordFile(RESULTS / "reproduction" / "table-nodes" / "earlier.jsonl").read()
+    runs = [(what["dataset"], what["method"], what["seed"]) for what in whats(found)]
+    assert sorted(runs) == sorted(product(DATASETS, ("cocos", "meta-pn"), range(5)))
+
+
+def whats(records: dict[str, Any]) -> list[dict[str, Any]]:
+    return [record["what"] for record in records.values()]
