@@ -72,16 +72,17 @@ def accuracy(found: np.ndarray, graph: Graph) -> float:
     return score_test_side(NodePredictions(found), graph, SPLIT)["accuracy"]
 
 
-def lesson_of(side: TrainingData, hops: int) -> Lesson:
+def lesson_of(side: TrainingData, settings: MetaPNSettings) -> Lesson:
     """The lesson, put together by hand."""
     x, edge_index = encoder_inputs(side.graph, CPU)
     classes = torch.from_numpy(side.labels[side.labelled])
     start = torch.zeros(side.graph.num_nodes, side.graph.num_classes)
     for node, code in zip(side.labelled, classes.tolist(), strict=True):
         start[int(node), code] = 1.0
-    x = x / x.abs().sum(dim=1, keepdim=True).clamp(min=1e-12)
+    lengths = {1: x.abs().sum(dim=1), 2: x.square().sum(dim=1).sqrt()}[settings.row_norm]
+    x = x / lengths[:, None].clamp(min=1e-12)
     known = torch.stack([x[int(node)] for node in side.labelled])
-    spread = labels_per_hop(start, edge_index, hops)
+    spread = labels_per_hop(start, edge_index, settings.hops)
     return Lesson(FixedRows(x), FixedRows(known), classes, start, spread)
 
 
@@ -151,7 +152,7 @@ def train_exactly(lesson: Lesson, settings: MetaPNSettings, seed: int) -> Networ
 
 def test_training_is_its_definition() -> None:
     lesson, settings = (
-        lesson_of(SIDE, 3),
+        lesson_of(SIDE, SHORT),
         MetaPNSettings(epochs=5, learning_rate=0.1, meta_rate=0.1),
     )
     found, exact, still = (
@@ -167,7 +168,7 @@ def test_training_is_its_definition() -> None:
 
 def test_meta_steps_touch_neither_weights_nor_optimiser() -> None:
     """With a propagator that stands still, the network learns as if there were no meta step."""
-    lesson, settings = lesson_of(SIDE, 3), MetaPNSettings(epochs=20, meta_rate=0.0)
+    lesson, settings = lesson_of(SIDE, SHORT), MetaPNSettings(epochs=20, meta_rate=0.0)
     found, plain = (train(lesson, settings, seed=4) for train in (train_meta_pn, train_exactly))
     for one, other in zip(found, plain, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
@@ -178,14 +179,15 @@ def gold(lesson: Lesson, weights: NetworkWeights) -> float:
 
 
 def test_training_brings_the_known_labels_closer() -> None:
-    lesson = lesson_of(SIDE, 3)
+    lesson = lesson_of(SIDE, SHORT)
     short, long = (train_meta_pn(lesson, MetaPNSettings(epochs=e), seed=0) for e in (1, 60))
     assert gold(lesson, long) < gold(lesson, short) - 0.3
 
 
-def test_answer_is_the_networks_own_smoothed_by_pagerank() -> None:
-    settings = MetaPNSettings(epochs=5, restart=0.3)
-    lesson = lesson_of(SIDE, settings.hops)
+@pytest.mark.parametrize("row_norm", [1, 2])
+def test_answer_is_the_networks_own_smoothed_by_pagerank(row_norm: int) -> None:
+    settings = MetaPNSettings(row_norm=row_norm, epochs=5, restart=0.3)
+    lesson = lesson_of(SIDE, settings)
     own = log_chances(train_meta_pn(lesson, settings, seed=2), lesson.rows).detach()
     looped = GRAPH.adjacency.toarray().astype(np.float64) + np.eye(200)
     root = np.diag(looped.sum(axis=1) ** -0.5)
@@ -195,6 +197,11 @@ def test_answer_is_the_networks_own_smoothed_by_pagerank() -> None:
         rows = 0.7 * (root @ looped @ root @ rows) + 0.3 * start
     expected = rows / rows.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(chances_of(SIDE, settings, seed=2), expected, atol=1e-5)
+
+
+def test_citation_graphs_have_the_published_rows() -> None:
+    norms = {name: settings.row_norm for name, settings in META_PN_SETTINGS.items()}
+    assert norms == {"cora": 1, "citeseer": 1, "pubmed": 1, "photo": 2}
 
 
 def test_classes_of_a_planted_graph_are_found() -> None:
@@ -230,7 +237,7 @@ def test_test_labels_change_nothing() -> None:
 def test_isolated_nodes_keep_the_networks_own_answer() -> None:
     links = GRAPH.edges[:, (GRAPH.edges >= 20).all(axis=0)]
     side = training_data(GRAPH.with_edges(links), SPLIT)
-    lesson = lesson_of(side, SHORT.hops)
+    lesson = lesson_of(side, SHORT)
     own = log_chances(train_meta_pn(lesson, SHORT, seed=0), lesson.rows).detach().exp().numpy()
     np.testing.assert_allclose(chances_of(side, SHORT)[:20], own[:20], atol=1e-5)
 
