@@ -249,7 +249,7 @@ def prepare(
         split = as_split(split, graph, task)
     elif is_of(given, "torch_geometric") and graph.labels is not None and task != "links":
         split = masks_of(given, graph)
-    data = _training_side(graph, split, settings)
+    data = _training_data(graph, split, settings)
     return prepare_data(settings, graph, split, data)
 
 
@@ -272,10 +272,10 @@ def prepare_data(
     return PreparedFit(settings, graph, split, data, sizes, plan_fit(sizes, settings.memory))
 
 
-def _training_side(
+def _training_data(
     graph: Graph, split: NodeSplit | LinkSplit | None, settings: FitSettings
 ) -> TrainingData:
-    """The graph without the test side of the split; refuses a split of the wrong kind."""
+    """The training data of the graph; refuses a split of the wrong kind."""
     task = settings.task
     if split is None:
         if not graph.has_labels and task.name not in TASKS:
@@ -344,11 +344,11 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
     training = _given(model, "epochs", "learning_rate", "negatives", "temperature", "similarity")
     width = _given(model, "width")
 
-    def changed(member: EncoderConfig) -> EncoderConfig:
+    def changed(encoder_config: EncoderConfig) -> EncoderConfig:
         return replace(
-            member,
-            encoder=member.encoder | width,
-            training=replace(member.training, **training),
+            encoder_config,
+            encoder=encoder_config.encoder | width,
+            training=replace(encoder_config.training, **training),
         )
 
     config = replace(config, sampler=replace(config.sampler, **sampler))
@@ -360,8 +360,8 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
         config = replace(config, positives=int(model.positives))
     config = config.validated()
     for ensemble in config.ensembles:
-        for member in ensemble.encoders:
-            check_encoder_options(model.encoder, member.encoder)
+        for encoder_config in ensemble.encoders:
+            check_encoder_options(model.encoder, encoder_config.encoder)
     return config
 
 

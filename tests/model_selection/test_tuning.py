@@ -536,7 +536,7 @@ def test_other_hidden_data_change_the_score_and_nothing_of_the_fit(
     assert other_score != score
     assert other_fit.fitted.embedding.numpy().tobytes() == fit.fitted.embedding.numpy().tobytes()
     assert other_fit.fitted.positives.tobytes() == fit.fitted.positives.tobytes()
-    assert other_fit.fitted.plan == fit.fitted.plan
+    assert other_fit.fitted.ensemble == fit.fitted.ensemble
     ours, theirs = fit.head.to_tensors(), other_fit.head.to_tensors()
     assert ours.keys() == theirs.keys()
     assert all(ours[name].tobytes() == theirs[name].tobytes() for name in ours)

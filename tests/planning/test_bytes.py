@@ -251,7 +251,7 @@ def on_both(known: Sizes, member: EncoderConfig) -> tuple[int, int]:
 @pytest.mark.parametrize("task", ["nodes", "links"])
 def test_a_recorded_step_is_there_beside_that_by_hand(task: str) -> None:
     known = work(task)
-    for plan in known.recipe.ensembles:
+    for plan in known.config.ensembles:
         for member in plan.encoders:
             cpu, gpu = on_both(known, member)
             assert gpu >= 2 * cpu
@@ -259,18 +259,18 @@ def test_a_recorded_step_is_there_beside_that_by_hand(task: str) -> None:
 
 def test_links_that_are_left_out_are_recorded_too() -> None:
     known = replace(work("links"), device="cuda")
-    member = known.recipe.ensembles[0].encoders[0]
+    member = known.config.ensembles[0].encoders[0]
     kept = replace(member, training=replace(member.training, link_dropout=0.0))
     assert told(known, member) > told(known, kept)
 
 
 def test_attention_and_mini_batches_are_not_recorded() -> None:
     attention = work("nodes", "gat")
-    first = attention.recipe.ensembles[0].encoders[0]
+    first = attention.config.ensembles[0].encoders[0]
     cpu, gpu = on_both(attention, first)
     assert cpu < gpu < 1.5 * cpu
     known = work("nodes")
-    member = known.recipe.ensembles[0].encoders[0]
+    member = known.config.ensembles[0].encoders[0]
     batch = BatchConfig(neighbours=())
     cpu, gpu = on_both(known, replace(member, training=replace(member.training, batch=batch)))
     assert cpu < gpu < 1.5 * cpu
@@ -280,7 +280,7 @@ def test_by_hand_it_is_what_the_loss_of_a_gpu_takes(monkeypatch: pytest.MonkeyPa
     """On a CPU, where the loss can be had in the form that a GPU takes."""
     monkeypatch.setattr(loss, "FEW_POSITIVES", 0)
     known = replace(work("links"), device="cuda")
-    member = known.recipe.ensembles[0].encoders[0]
+    member = known.config.ensembles[0].encoders[0]
     member = replace(member, training=replace(member.training, link_dropout=0.0))
     encoder = GCNEncoder(COLUMNS_RECORDED_BYTES, **member.encoder)  # type: ignore[arg-type]
     x, links = encoder_inputs(

@@ -126,7 +126,7 @@ class Planted(Trial):
 
 
 def name_of(choice: Selected) -> object:
-    return choice.plan.encoders[0].encoder["name"]
+    return choice.ensemble.encoders[0].encoder["name"]
 
 
 def pair_set(pairs: np.ndarray) -> set[tuple[int, int]]:
@@ -233,7 +233,7 @@ def test_a_judge_is_there_where_training_may_stop_early(stop_early: bool) -> Non
     assert trial.to_beat == [-float("inf"), 0.1]  # each plan knows the best verdict before it
     for judge in trial.judges:
         assert judge is None or judge(torch.from_numpy(NOISE)) == pytest.approx(hidden_auc(NOISE))
-    assert choice.plan.encoders[0].training.epochs == 17  # what the trial says counts
+    assert choice.ensemble.encoders[0].training.epochs == 17  # what the trial says counts
 
 
 @pytest.mark.slow
@@ -261,7 +261,7 @@ def test_the_epochs_are_those_after_which_the_judge_saw_the_best() -> None:
             break
     best_epochs = watch.best_epoch
     whole = fit_task(SIDE, LinkPrediction(), recipe, options).fitted
-    assert [member.training.epochs for member in whole.plan.encoders] == [best_epochs]
+    assert [member.training.epochs for member in whole.ensemble.encoders] == [best_epochs]
     assert [len(curve) for curve in whole.losses] == [best_epochs]
     assert 0 < best_epochs < 70  # the judge did have a say
 
@@ -270,7 +270,7 @@ def test_the_epochs_are_those_after_which_the_judge_saw_the_best() -> None:
 def test_without_stop_early_the_recipe_s_epochs_are_kept() -> None:
     recipe = replace(judged_recipe("gcn", 13), stop_early=False)
     fitted = fit_task(SIDE, LinkPrediction(), recipe, FitOptions(seed=SEED)).fitted
-    assert fitted.plan in recipe.ensembles
+    assert fitted.ensemble in recipe.ensembles
     assert [len(curve) for curve in fitted.losses] == [13]
 
 
@@ -324,7 +324,7 @@ def test_a_choice_survives_a_checkpoint(scored: bool) -> None:
     scorer = SignalHead.of(choose_scorer(LINKS, CLASSES, SEED)) if scored else None
     choice = Selected(EnsembleConfig(members, 1.2), scorer)
     again = Selected.from_tensors(choice.to_tensors())
-    assert again.plan == choice.plan
+    assert again.ensemble == choice.ensemble
     if scorer is None:
         assert again.scorer is None
     else:

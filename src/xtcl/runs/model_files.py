@@ -157,7 +157,7 @@ def load_model(
 ) -> None:
     """Fill `model`, made with the parameters in `described`, from the files of `folder`."""
     with refusing_settings(folder):
-        recipe, plan = (
+        recipe, ensemble = (
             FitConfig.from_dict(described["recipe"]),
             EnsembleConfig.from_dict(described["plan"]),
         )
@@ -182,10 +182,10 @@ def load_model(
     fitted = FittedEmbedding(
         sampler,
         tables["positives"],
-        plan,
-        _encoder(folder, model, plan, graph, encoder),
+        ensemble,
+        _encoder(folder, model, ensemble, graph, encoder),
         torch.from_numpy(tables["embedding"]),
-        tuple(tuple(map(float, tables[f"losses.{i}"])) for i in range(len(plan.encoders))),
+        tuple(tuple(map(float, tables[f"losses.{i}"])) for i in range(len(ensemble.encoders))),
     )
     known = task if task is not None else _task(folder, described["parameters"]["task"])
     kind = _HEADS.get(known.name)
@@ -237,7 +237,7 @@ def _task(folder: Path, name: str) -> Task:
 
 
 def _encoder(
-    folder: Path, model: XTCL, plan: EnsembleConfig, graph: Graph, own: nn.Module | None
+    folder: Path, model: XTCL, ensemble: EnsembleConfig, graph: Graph, own: nn.Module | None
 ) -> EncoderEnsemble:
     if own is None and model.encoder == "own":
         raise UsageError(
@@ -246,9 +246,9 @@ def _encoder(
         )
     x, _ = encoder_inputs(graph, torch.device("cpu"))
     chosen = model.encoder if own is None else own
-    members = [encoder_factory(chosen, x.shape[1], member.encoder)() for member in plan.encoders]
-    weights_of = [member.weight for member in plan.encoders]
-    module = EncoderEnsemble(members, weights_of, plan.attributes).eval()
+    encoders = [encoder_factory(chosen, x.shape[1], each.encoder)() for each in ensemble.encoders]
+    weights_of = [each.weight for each in ensemble.encoders]
+    module = EncoderEnsemble(encoders, weights_of, ensemble.attributes).eval()
     weights: dict[str, Tensor] = {
         k: torch.from_numpy(v) for k, v in _tensors(folder, "encoder").items()
     }
