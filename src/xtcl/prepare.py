@@ -26,6 +26,7 @@ from xtcl.errors import UsageError
 from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, as_split, full_split, masks_of
+from xtcl.nn import encoder_name
 from xtcl.nn.encoder_check import check_encoder, check_encoder_options
 from xtcl.planning.memory_plan import MemoryPlan, plan_fit
 from xtcl.planning.sizes import Sizes
@@ -327,7 +328,7 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
         raise UsageError(f"width={model.width} must be at least 1.")
     if model.sampler not in ("xtcl", "paper"):
         raise UsageError(f"sampler='{model.sampler}' must be 'xtcl' or 'paper'.")
-    name = model.encoder if isinstance(model.encoder, str) else "own"
+    name = encoder_name(model.encoder)
     config = model.recipe or task.recipe(name)
     if model.sampler == "paper":
         config = config.as_in_paper(name)

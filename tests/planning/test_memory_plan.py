@@ -128,9 +128,11 @@ def test_too_little_is_refused_with_the_numbers() -> None:
     )
     least = plan_stages(few, 0).peak
     assert plan_fit(few, least).block_rows == SMALLEST_BLOCK
-    with pytest.raises(BudgetError, match=r"'planned' needs about .* GB and the budget is") as told:
+    with pytest.raises(
+        BudgetError, match=r"'planned' needs about .* GB and the budget is"
+    ) as refused:
         plan_fit(few, least - 2**20)
-    assert told.value.exit_code == 4
+    assert refused.value.exit_code == 4
     with pytest.raises(BudgetError, match="Allow more memory, or use fewer attributes"):
         plan_fit(few, INTERPRETER)
 
@@ -192,7 +194,7 @@ def _tight() -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cap", [None, 8, 32])
-def test_the_store_takes_what_was_told(cap: int | None, tmp_path: Path) -> None:
+def test_the_store_takes_what_was_planned(cap: int | None, tmp_path: Path) -> None:
     graph = load_dataset("cora")
     side = training_data(graph, make_split(graph, "nodes", 0))
     task = make_task("nodes")
@@ -200,8 +202,8 @@ def test_the_store_takes_what_was_told(cap: int | None, tmp_path: Path) -> None:
     recipe = replace(recipe, sampler=replace(recipe.sampler, cap=cap))
     sample_positives(side.graph, task, recipe, FitOptions(store=RelationStore(tmp_path)))
     taken = sum(path.stat().st_size for path in tmp_path.iterdir())
-    told = store_bytes(Sizes.of(side, "nodes", recipe, store=True))
-    assert taken / 2 < told < 2 * taken
+    refused = store_bytes(Sizes.of(side, "nodes", recipe, store=True))
+    assert taken / 2 < refused < 2 * taken
     assert store_bytes(Sizes.of(side, "nodes", recipe)) == 0
 
 

@@ -67,8 +67,8 @@ def test_nodes_end_in_logistic_regression_fitted_twice(monkeypatch: pytest.Monke
     assert (expected.coef_ != first.coef_).any()
     np.testing.assert_array_equal(fitted.head.coef_, expected.coef_)
     assert isinstance(fitted.answer, NodePredictions)
-    told = expected.calibrated().predict_proba(z, 3)
-    np.testing.assert_array_equal(fitted.answer.probabilities, told)
+    calibrated = expected.calibrated().predict_proba(z, 3)
+    np.testing.assert_array_equal(fitted.answer.probabilities, calibrated)
 
 
 def test_links_fit_first_on_fewer_links_with_every_plan_and_then_with_one() -> None:

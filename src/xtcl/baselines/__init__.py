@@ -103,14 +103,14 @@ def register_method(name: str, method: Any, *, tasks: Iterable[str] | None = Non
     pairs [2, n] for links. `tasks` are those it can do, both where nothing says otherwise.
     Registering a name again replaces the method. Names of built-in methods cannot be taken.
     """
-    from xtcl.baselines.own_method import own_method
+    from xtcl.baselines.custom_method import custom_method
 
     key = name.lower()
     if key in HOMES or key == TIMED_ONLY:
         raise UsageError(f"'{name}' is the name of a built-in method: choose another one.")
     if not key.strip() or "," in key:
         raise UsageError(f"A method cannot be called '{name}': give a name without commas.")
-    _REGISTERED[key] = own_method(method, key, tasks)
+    _REGISTERED[key] = custom_method(method, key, tasks)
 
 
 def forget_method(name: str) -> None:

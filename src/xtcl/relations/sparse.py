@@ -112,13 +112,13 @@ def dense_on(matrix: np.ndarray | sp.csr_array, device: torch.device) -> Tensor:
 
 
 def row_entries(start: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the entries of the CSR rows `nodes` lie, and in which place of `nodes` their row is."""
+    """The position in `nodes` of each entry of these CSR rows, and where the entry lies."""
     first = start[nodes]
     return ranges(first, start[nodes + 1] - first)
 
 
 def ranges(first: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-    """The `length` numbers from `first` on, for one pair after the other; before them, whose."""
+    """Concatenated ranges first[i] .. first[i] + length[i], preceded by the index i of each."""
     whose = torch.repeat_interleave(torch.arange(len(first), device=first.device), length)
     ahead = first - (torch.cumsum(length, 0) - length)
     # `index_select` takes a quarter of the time of an index in brackets on a CPU.

@@ -43,7 +43,7 @@ class Topology(Relation):
     Citation: Dong, Wu, Luo, Ge and Wang, "Node Representation Learning in Graph via
     Node-to-Neighbourhood Mutual Information Maximization", CVPR 2022.
 
-    >>> from xtcl.relations.relation import path_of_four, rows
+    >>> from xtcl.relations.examples import path_of_four, rows
     >>> rows(Topology(), path_of_four(), [0])
     [[0.562, 0.216, 0.216, 0.085]]
     """

@@ -24,7 +24,7 @@ from xtcl.config import EnsembleConfig, FitConfig, to_builtin
 from xtcl.errors import DataError, UsageError, XTCLError
 from xtcl.files import atomic_path
 from xtcl.graph.graph import Graph
-from xtcl.nn import encoder_factory
+from xtcl.nn import CUSTOM_ENCODER, encoder_factory, encoder_name
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.relations.view import TrainingView
@@ -109,7 +109,7 @@ def plain_parameters(model: XTCL) -> dict[str, object]:
     """The estimator's parameters that are saved, with names in the place of objects."""
     stored = {k: v for k, v in model.get_params(deep=False).items() if k not in _LOCAL_PARAMETERS}
     stored["task"] = model.fitted_task_.task.name
-    stored["encoder"] = model.encoder if isinstance(model.encoder, str) else "own"
+    stored["encoder"] = encoder_name(model.encoder)
     stored["relations"] = [relation.name for relation in model.sampler_.relations_]
     stored["random_state"] = model.random_state_
     if isinstance(model.positives, PositiveStrategy):
@@ -239,7 +239,7 @@ def _task(folder: Path, name: str) -> Task:
 def _encoder(
     folder: Path, model: XTCL, ensemble: EnsembleConfig, graph: Graph, own: nn.Module | None
 ) -> EncoderEnsemble:
-    if own is None and model.encoder == "own":
+    if own is None and model.encoder in (CUSTOM_ENCODER, "own"):  # "own" in files of release 0.1
         raise UsageError(
             f"The model in '{folder}' has an encoder of its author's own: load it with "
             "XTCL.load(folder, encoder=ThatModule(...))."

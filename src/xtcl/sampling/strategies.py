@@ -105,7 +105,7 @@ class PositiveStrategy(BaseEstimator, ABC):  # type: ignore[misc]
 
     name: ClassVar[str]
     learns: ClassVar[bool] = False
-    """Whether the weights that the sampler learned decide. Alone, it is fitted only then."""
+    """Whether the sampler's weights decide. Outside a fit the sampler is fitted only if True."""
 
     @abstractmethod
     def table(self, source: PositiveSource, number: int) -> PositiveTable:

@@ -15,7 +15,7 @@ from xtcl.config import EnsembleConfig, FitConfig
 from xtcl.distributed import world
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
-from xtcl.nn import encoder_factory
+from xtcl.nn import encoder_factory, encoder_name
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.ensemble import HOPS, EncoderEnsemble
 from xtcl.nn.functional import clear_tensor_caches
@@ -67,8 +67,7 @@ def fit_task(
 ) -> FittedTask:
     """Fit embeddings and head on the training data: choose, sample, train, fit the head."""
     options = options or FitOptions()
-    name = options.encoder if isinstance(options.encoder, str) else "own"
-    config = config or task.recipe(name)
+    config = config or task.recipe(encoder_name(options.encoder))
     selected = choose_ensemble(data, task, config, options)
     local = options.for_graph(data.graph)
     sampled = sample_positives(data.graph, task, config, local)

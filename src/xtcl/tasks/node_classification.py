@@ -69,7 +69,7 @@ class NodeClassification(Task):
         """Trained briefly, beside the attributes: an encoder of one layer and one of two.
 
         The first does best where labels are few, the second where nodes are many and positives can
-        be trusted; what each of them misses the other may know. docs/accuracy.md has the figures.
+        be trusted; their errors differ. docs/accuracy.md has the figures.
         """
         # An encoder of the user's own gives the embedding alone.
         ensemble = NODE_ENSEMBLES.get(encoder, EnsembleConfig())
