@@ -60,7 +60,7 @@ class _CustomRelation(Relation):
 
 @dataclass(init=False, eq=False, repr=False)
 class MatrixRelation(_CustomRelation):
-    r"""Two nodes are as alike as their entry in a matrix says.
+    r"""The similarity of two nodes is their entry in a matrix.
 
     .. math:: s(u, v) = S[u, v]
 
@@ -183,7 +183,7 @@ def _in_range(name: str, values: np.ndarray, u: Tensor, v: Tensor) -> np.ndarray
 
 @dataclass(init=False, eq=False, repr=False)
 class FunctionRelation(_CustomRelation):
-    r"""Two nodes are as alike as a function says.
+    r"""The similarity of two nodes is the value of a function.
 
     .. math:: s(u, v) = \text{function}(view)(u)[v]
 

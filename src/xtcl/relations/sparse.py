@@ -41,7 +41,7 @@ def to_device(matrix: sp.csr_array, device: torch.device) -> Tensor:
     matrix = sp.csr_array(matrix)
     short = max(matrix.nnz, *matrix.shape) < 2**31
     index = torch.int32 if short else torch.int64
-    if not matrix.has_sorted_indices:  # as torch wants them; products of sparse matrices do not
+    if not matrix.has_sorted_indices:  # torch needs it; sparse products do not have it
         matrix = matrix.sorted_indices()
     with quiet_sparse():
         return torch.sparse_csr_tensor(
@@ -147,7 +147,7 @@ def dense_rows(matrix: Tensor, nodes: Tensor) -> Tensor:
 def kernels_run_on(device: torch.device) -> bool:
     """Whether Triton, which PyTorch brings along for its own GPU builds, can compile them.
 
-    It wants a C compiler and Python's headers, which small images do not have.
+    It needs a C compiler and Python's headers, which small images do not have.
     """
     if device.type != "cuda" or find_spec("triton") is None:
         return False

@@ -68,10 +68,10 @@ class LinkPrediction(Task):
     metric: ClassVar[str] = "auc"
 
     def recipe(self, encoder: str) -> FitConfig:
-        """One layer trained gently, or a sharper loss and longer training: hidden links decide.
+        """One layer trained gently, or a sharper loss and longer training; hidden links decide.
 
-        Sparse graphs want the first and lose up to a point with the second; dense ones gain a tenth
-        or two with it. docs/accuracy.md has the figures.
+        On sparse graphs the second loses up to a point; on dense ones it gains a tenth or two.
+        docs/accuracy.md has the figures.
         """
         return FitConfig(
             positives=10,

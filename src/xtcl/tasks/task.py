@@ -82,7 +82,7 @@ class Task(ABC):
         """The head for `embedding`, which came from the ensemble of `choice`."""
 
     def finish_head(self, side: TrainingData, embedding: Tensor, head: Any) -> Any:
-        """The head that is taken, fitted to the end; see `xtcl.tasks.fit.with_head`."""
+        """The chosen head, fitted to convergence; see `xtcl.tasks.fit.with_head`."""
         return head
 
     def self_train(

@@ -1,4 +1,4 @@
-"""Fits for nodes that part from `fit_task` once the positives are found."""
+"""Fits for nodes that differ from `fit_task` after the positives are found."""
 
 from __future__ import annotations
 

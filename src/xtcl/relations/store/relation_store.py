@@ -249,7 +249,7 @@ class RelationStore:
 
 
 class _IncompleteError(Exception):
-    """Not all rows came; what was written is dropped."""
+    """Not all rows were computed; what was written is dropped."""
 
 
 def _entry(stored: StoredRelation) -> StoreEntry:
