@@ -11,10 +11,10 @@ from xtcl.lab.scripts.ablation_changes import (
     bold,
     deep,
     encoder,
+    ensembles_with,
     linear,
     only,
     overall,
-    plans,
     repeated,
     same,
     sampler,
@@ -86,7 +86,7 @@ NODE_ROWS = (
     Row("linear-only", "without the two-layer encoder", only(linear)),
     Row("deep-only", "without the linear encoder", only(deep)),
     Row("no-caution", "the two-layer encoder with trust exponent 0", bold(deep)),
-    Row("no-attributes", "without concatenated attributes", plans(attributes=0.0)),
+    Row("no-attributes", "without concatenated attributes", ensembles_with(attributes=0.0)),
     Row("one-hop", "one hop, no restart (linear)", encoder(linear, hops=1, restart=0.0)),
     Row("two-hops", "two hops, no restart (linear)", encoder(linear, hops=2, restart=0.0)),
     Row("ten-hops", "ten hops, no restart (linear)", encoder(linear, hops=10, restart=0.0)),
@@ -102,8 +102,8 @@ NODE_ROWS = (
 )
 LINK_ROWS = (
     *SHARED,
-    Row("first-plan", "the first ensemble only", lambda recipe: _one_plan(recipe, 0)),
-    Row("second-plan", "the second ensemble only", lambda recipe: _one_plan(recipe, 1)),
+    Row("first-plan", "the first ensemble only", lambda recipe: _one_ensemble(recipe, 0)),
+    Row("second-plan", "the second ensemble only", lambda recipe: _one_ensemble(recipe, 1)),
     Row("no-early-stop", "the ensemble's own epochs", overall(stop_early=False)),
     Row("no-signals", "pairs scored by their embeddings alone", overall(signals=False)),
     Row("no-candidates", "known links only", overall(candidate_weight=0.0)),
@@ -115,5 +115,5 @@ LINK_ROWS = (
 ROWS = {"nodes": NODE_ROWS, "links": LINK_ROWS}
 
 
-def _one_plan(recipe: FitConfig, place: int) -> FitConfig:
+def _one_ensemble(recipe: FitConfig, place: int) -> FitConfig:
     return replace(recipe, ensembles=(recipe.ensembles[place],))
