@@ -572,7 +572,7 @@ def test_the_scorer_sees_embeddings_without_dropout_or_gradient() -> None:
 
 
 @pytest.mark.parametrize(
-    "watch",
+    "stopping",
     [
         EarlyStopping(best_is(1), every=13),
         EarlyStopping(lambda _: float("nan"), every=2, patience=99),
