@@ -35,7 +35,7 @@ from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, fit_task
 from xtcl.tasks.training_data import training_data
 
-KINDS = [(task, encoder) for task in ("nodes", "links") for encoder in ("gcn", "gat", "own")]
+KINDS = [(task, encoder) for task in ("nodes", "links") for encoder in ("gcn", "gat", "custom")]
 
 
 RECIPES = {f"{task} {encoder}": make_task(task).recipe(encoder) for task, encoder in KINDS}

@@ -1,4 +1,4 @@
-"""A recorded step does what the same step does when it is taken by hand."""
+"""A captured step does what the same step does without capture."""
 
 from __future__ import annotations
 

@@ -102,17 +102,17 @@ def test_what_was_freed_can_be_given_back_at_any_time() -> None:
     assert kept.sum() == 499_999_500_000
 
 
-# The memory of a GPU: a limit for torch, and room for a recording.
+# The memory of a GPU: a limit for torch, and room for CUDA graph capture.
 
 GPU = torch.device("cuda")
 
 
 @dataclass
 class PretendedGPU:
-    """What torch would say of a GPU, and what it was told."""
+    """A GPU as torch describes it, and the calls it gets."""
 
     free: int
-    told: list[object]
+    calls: list[object]
     total: int = 16 * DRIVER_BYTES
     reserved: int = 11
     allocated: int = 7
@@ -124,8 +124,8 @@ class PretendedGPU:
         patch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
         patch.setattr(torch.cuda, "memory_reserved", lambda: self.reserved)
         patch.setattr(torch.cuda, "memory_allocated", lambda: self.allocated)
-        patch.setattr(torch.cuda, "synchronize", lambda: self.told.append("wait"))
-        patch.setattr(torch.cuda, "empty_cache", lambda: self.told.append("give back"))
+        patch.setattr(torch.cuda, "synchronize", lambda: self.calls.append("wait"))
+        patch.setattr(torch.cuda, "empty_cache", lambda: self.calls.append("give back"))
         patch.setattr(torch.cuda, "set_per_process_memory_fraction", self.limit)
         patch.setattr(
             torch.cuda, "get_per_process_memory_fraction", lambda device: self.share, raising=False
@@ -133,7 +133,7 @@ class PretendedGPU:
 
     def limit(self, share: float, device: object) -> None:
         self.share = share
-        self.told.append(share)
+        self.calls.append(share)
 
 
 @pytest.mark.parametrize(("free", "given_back"), [(9, False), (8, False), (7, True)])
@@ -143,48 +143,48 @@ def test_kept_memory_is_given_back_where_it_is_more_than_half_of_what_is_free(
     gpu = PretendedGPU(free, [])
     gpu.stand_in(monkeypatch)
     release_cached()
-    assert gpu.told == (["wait", "give back"] if given_back else [])
+    assert gpu.calls == (["wait", "give back"] if given_back else [])
 
 
 def test_free_is_no_more_than_the_budget_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = PretendedGPU(free=1000, told=[])
+    gpu = PretendedGPU(free=1000, calls=[])
     gpu.stand_in(monkeypatch)
     with limit_gpu_memory(DRIVER_BYTES + 19, GPU):
-        gpu.told.clear()
+        gpu.calls.clear()
         release_cached()
-        assert gpu.told == []
+        assert gpu.calls == []
     with limit_gpu_memory(DRIVER_BYTES + 18, GPU):
-        gpu.told.clear()
+        gpu.calls.clear()
         release_cached()
-        assert gpu.told == ["wait", "give back"]
+        assert gpu.calls == ["wait", "give back"]
 
 
 def test_a_limit_ends_with_what_it_was_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = PretendedGPU(free=1000, told=[])
+    gpu = PretendedGPU(free=1000, calls=[])
     gpu.stand_in(monkeypatch)
     with pytest.raises(KeyError), limit_gpu_memory(5 * DRIVER_BYTES, GPU):
         raise KeyError
-    assert gpu.told == ["give back", 4 / 16, 1.0]
-    gpu.told.clear()
+    assert gpu.calls == ["give back", 4 / 16, 1.0]
+    gpu.calls.clear()
     with limit_gpu_memory(100 * DRIVER_BYTES, GPU):
         pass
-    assert gpu.told == ["give back", 1.0, 1.0]
-    gpu.told.clear()
+    assert gpu.calls == ["give back", 1.0, 1.0]
+    gpu.calls.clear()
     gpu.share = 3 / 16
     with limit_gpu_memory(9 * DRIVER_BYTES, GPU), limit_gpu_memory(2 * DRIVER_BYTES, GPU):
         pass
-    assert gpu.told == ["give back", 3 / 16, "give back", 1 / 16, 3 / 16, 3 / 16]
+    assert gpu.calls == ["give back", 3 / 16, "give back", 1 / 16, 3 / 16, 3 / 16]
 
 
 @pytest.mark.parametrize(("budget", "device"), [(None, "cuda"), (5 * DRIVER_BYTES, "cpu")])
 def test_nothing_is_limited_without_a_budget_or_a_gpu(
     budget: int | None, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpu = PretendedGPU(free=1000, told=[])
+    gpu = PretendedGPU(free=1000, calls=[])
     gpu.stand_in(monkeypatch)
     with limit_gpu_memory(budget, torch.device(device)):
         pass
-    assert gpu.told == []
+    assert gpu.calls == []
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

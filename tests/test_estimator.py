@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,12 @@ from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, link_split, node_split
 from xtcl.nn.encoder import encoder_inputs
-from xtcl.relations.own import MatrixRelation
+from xtcl.relations.custom import MatrixRelation
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.registry import forget_relation, register_relation
 from xtcl.relations.relation import Rows
 from xtcl.relations.view import TrainingView
+from xtcl.runs.model_files import description_digest
 from xtcl.tasks.custom import CustomTask
 
 LINK_RELATIONS = {"link", "pagerank", "jaccard", "topology", "graph-distance"}
@@ -363,16 +365,20 @@ def test_explain_adds_up() -> None:
     model = small_model().fit(graph, split_of(graph))
     u = 3
     v = int(model.positives_[u, 0])
-    told = model.explain(u, v)
-    assert (told.u, told.v) == (u, v)
-    assert {signal.relation for signal in told.signals} == relation_set(model)
+    explanation = model.explain(u, v)
+    assert (explanation.u, explanation.v) == (u, v)
+    assert {signal.relation for signal in explanation.signals} == relation_set(model)
     weights = {w.relation: w.weights for w in model.relation_weights_}
-    for signal in told.signals:
+    for signal in explanation.signals:
         assert signal.weight == weights[signal.relation][signal.level]
-    assert told.score == pytest.approx(told.base + sum(s.weight for s in told.signals))
-    assert told.probability == pytest.approx(1 / (1 + np.exp(-told.score)))
-    assert any(signal.level for signal in told.signals)  # a positive is above for some relation
-    strengths = [abs(signal.weight) for signal in told.signals]
+    assert explanation.score == pytest.approx(
+        explanation.base + sum(s.weight for s in explanation.signals)
+    )
+    assert explanation.probability == pytest.approx(1 / (1 + np.exp(-explanation.score)))
+    assert any(
+        signal.level for signal in explanation.signals
+    )  # a positive is above for some relation
+    strengths = [abs(signal.weight) for signal in explanation.signals]
     assert strengths == sorted(strengths, reverse=True)
     with pytest.raises(UsageError, match="Node 80 does not exist"):
         model.explain(0, 80)
@@ -406,6 +412,22 @@ def test_an_own_module_is_trained_in_a_copy(task: str, tmp_path: Path) -> None:
         XTCL.load(tmp_path)
     with pytest.raises(DataError, match=r"do not fit the encoder"):
         XTCL.load(tmp_path, encoder=Smooth(16, width=5))
+
+
+@pytest.mark.parametrize("name", ["custom", "own"])
+def test_an_own_module_is_read_under_its_old_and_its_new_name(name: str, tmp_path: Path) -> None:
+    model = small_model("nodes", Smooth(16), width=None).fit(small_graph())
+    model.save(tmp_path)
+    path = tmp_path / "model" / "model.json"
+    described = json.loads(path.read_text())
+    assert described["parameters"]["encoder"] == "custom"
+    described["parameters"]["encoder"] = name  # "own" in release 0.1
+    described["digest"] = description_digest(described)
+    path.write_text(json.dumps(described))
+    loaded = XTCL.load(tmp_path, encoder=Smooth(16))
+    np.testing.assert_array_equal(loaded.embedding_, model.embedding_)
+    with pytest.raises(UsageError, match=r"XTCL\.load\(folder, encoder=ThatModule"):
+        XTCL.load(tmp_path)
 
 
 @pytest.mark.parametrize("labelled", [True, False])

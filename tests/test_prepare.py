@@ -17,8 +17,8 @@ from xtcl.code_digest import code_digest
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.splits import NodeSplit, node_split
 from xtcl.prepare import RESULT_CODE, drawn_seed, prepare
+from xtcl.relations.custom import FunctionRelation, MatrixRelation
 from xtcl.relations.link import Link
-from xtcl.relations.own import FunctionRelation, MatrixRelation
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.registry import forget_relation, register_relation
 from xtcl.relations.relation import Rows

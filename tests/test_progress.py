@@ -156,8 +156,8 @@ def test_verbose_shows_a_fit_on_standard_error(capsys: pytest.CaptureFixture[str
     fitted = small_model(epochs=2, verbose=True).fit(graph)
     out, err = capsys.readouterr()
     assert out == ""
-    told = [LINE.fullmatch(line) for line in err.splitlines()]
-    assert all(told)
+    printed = [LINE.fullmatch(line) for line in err.splitlines()]
+    assert all(printed)
     assert "training: 2 steps" in err
     assert "finding positives: done in" in err
     assert (fitted.embedding_ == quiet.embedding_).all()
@@ -175,8 +175,8 @@ def test_a_log_file_of_the_command_is_not_empty(tmp_path: Path) -> None:
     command = ["fit", str(tmp_path / "small.npz"), "--out", str(tmp_path / "run"), "--epochs", "2"]
     result = CliRunner().invoke(app, command, catch_exceptions=False)
     assert result.exit_code == 0, result.stderr
-    told = [found[1] for line in result.stderr.splitlines() if (found := LINE.fullmatch(line))]
-    assert any(text.startswith("learning which relations matter: done in") for text in told)
+    printed = [found[1] for line in result.stderr.splitlines() if (found := LINE.fullmatch(line))]
+    assert any(text.startswith("learning which relations matter: done in") for text in printed)
     assert not any(LINE.fullmatch(line) for line in result.stdout.splitlines())
 
 

@@ -108,7 +108,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for, so that `import xtcl` alone is quick."""
+    """Import a name on first use, so that `import xtcl` is quick."""
     if name in renamed.NAMES:
         return renamed.lookup(f"xtcl.{name}", f"xtcl.{renamed.NAMES[name]}")
     if name not in _HOMES:

@@ -43,7 +43,7 @@ def limit_gpu_memory(budget: int | None, device: torch.device) -> Iterator[None]
     """Let the block take no more than `budget` bytes of the GPU; beyond, torch is out of memory.
 
     torch keeps freed memory for later use. So it holds far more than it uses: 81 GB at a million
-    nodes, with 25 GB in use. At a limit it frees what it keeps before it asks for more.
+    nodes, with 25 GB in use. At a limit it frees what it keeps before it allocates more.
     """
     if budget is None or device.type != "cuda":
         yield

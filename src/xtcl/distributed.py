@@ -1,8 +1,8 @@
-"""Several processes that share one fit: the process group of `torchrun`, and who does which rows.
+"""Several processes that share one fit: their process group, and which rank computes which rows.
 
-Work is divided only inside `distributed`. Elsewhere a process is alone, and nothing here costs
-anything. Work that one rank does at its own pace runs inside `local_work`: an exchange there would
-wait for ever.
+Work is divided only inside `distributed`. Elsewhere there is a single process, and nothing here
+costs anything. Work that a rank does at its own pace runs inside `local_work`: an exchange there
+would be a deadlock.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class World:
         return load(received) if received else None
 
     def assert_same(self, identity: str) -> None:
-        """Refuse ranks that were given different input: they would wait for each other for ever."""
+        """Refuse ranks that were given different input, which would end in a deadlock."""
         if len(np.unique(self.gather(np.array([identity])))) > 1:
             raise UsageError(
                 f"Rank {self.rank} and another were given different graphs, settings or versions "

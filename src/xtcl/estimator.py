@@ -275,7 +275,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         self.encoder_ = result.fitted.encoder
         self.head_ = result.head
         self.loss_curves_ = result.fitted.losses
-        self.plan_ = result.fitted.plan
+        self.plan_ = result.fitted.ensemble
         self.relation_weights_: tuple[RelationWeight, ...] = self.sampler_.relation_weights_
         self.classes_ = np.array(side.graph.classes, dtype=object)
         self.n_features_in_ = side.graph.num_attributes

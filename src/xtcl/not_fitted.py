@@ -8,6 +8,6 @@ from xtcl.errors import XTCLError
 
 
 class NotFittedError(XTCLError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
-    """A result was asked for before `fit`."""
+    """A result was used before `fit`."""
 
     exit_code = 2

@@ -26,6 +26,7 @@ from xtcl.errors import UsageError
 from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, as_split, full_split, masks_of
+from xtcl.nn import encoder_name
 from xtcl.nn.encoder_check import check_encoder, check_encoder_options
 from xtcl.planning.memory_plan import MemoryPlan, plan_fit
 from xtcl.planning.sizes import Sizes
@@ -249,7 +250,7 @@ def prepare(
         split = as_split(split, graph, task)
     elif is_of(given, "torch_geometric") and graph.labels is not None and task != "links":
         split = masks_of(given, graph)
-    data = _training_side(graph, split, settings)
+    data = _training_data(graph, split, settings)
     return prepare_data(settings, graph, split, data)
 
 
@@ -272,10 +273,10 @@ def prepare_data(
     return PreparedFit(settings, graph, split, data, sizes, plan_fit(sizes, settings.memory))
 
 
-def _training_side(
+def _training_data(
     graph: Graph, split: NodeSplit | LinkSplit | None, settings: FitSettings
 ) -> TrainingData:
-    """The graph without the test side of the split; refuses a split of the wrong kind."""
+    """The training data of the graph; refuses a split of the wrong kind."""
     task = settings.task
     if split is None:
         if not graph.has_labels and task.name not in TASKS:
@@ -327,7 +328,7 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
         raise UsageError(f"width={model.width} must be at least 1.")
     if model.sampler not in ("xtcl", "paper"):
         raise UsageError(f"sampler='{model.sampler}' must be 'xtcl' or 'paper'.")
-    name = model.encoder if isinstance(model.encoder, str) else "own"
+    name = encoder_name(model.encoder)
     config = model.recipe or task.recipe(name)
     if model.sampler == "paper":
         config = config.as_in_paper(name)
@@ -344,11 +345,11 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
     training = _given(model, "epochs", "learning_rate", "negatives", "temperature", "similarity")
     width = _given(model, "width")
 
-    def changed(member: EncoderConfig) -> EncoderConfig:
+    def changed(encoder_config: EncoderConfig) -> EncoderConfig:
         return replace(
-            member,
-            encoder=member.encoder | width,
-            training=replace(member.training, **training),
+            encoder_config,
+            encoder=encoder_config.encoder | width,
+            training=replace(encoder_config.training, **training),
         )
 
     config = replace(config, sampler=replace(config.sampler, **sampler))
@@ -360,8 +361,8 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
         config = replace(config, positives=int(model.positives))
     config = config.validated()
     for ensemble in config.ensembles:
-        for member in ensemble.encoders:
-            check_encoder_options(model.encoder, member.encoder)
+        for encoder_config in ensemble.encoders:
+            check_encoder_options(model.encoder, encoder_config.encoder)
     return config
 
 

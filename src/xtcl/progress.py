@@ -160,7 +160,7 @@ class HasProgress(Protocol):
 
 
 def progress_of(model: HasProgress) -> Progress:
-    """The progress that `model` was given, else what `verbose` asks for, on the main rank."""
+    """The progress that `model` was given, else the one for `verbose`, on the main rank."""
     if model.progress is not None:
         return model.progress
     if not model.verbose:

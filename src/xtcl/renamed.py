@@ -67,6 +67,10 @@ MODULES: dict[str, dict[str, str]] = {
     "xtcl.baselines.sscl": {"SSCL": "xtcl.lab.methods.contrastive.SSCL"},
     "xtcl.baselines.subgraph": {"SubGraph": "xtcl.lab.methods.subgraph.SubGraph"},
     "xtcl.baselines.sugrl": {"SUGRL": "xtcl.lab.methods.sugrl.SUGRL"},
+    "xtcl.baselines.own_method": {
+        "as_method": "xtcl.baselines.custom_method.as_method",
+        "own_method": "xtcl.baselines.custom_method.custom_method",
+    },
     "xtcl.graph.leaks": {"check_no_leak": "xtcl.graph.splits.check_no_leak"},
     "xtcl.graph.link_split": {
         "LinkSplit": "xtcl.graph.splits.LinkSplit",
@@ -99,9 +103,9 @@ MODULES: dict[str, dict[str, str]] = {
         "ranks": "xtcl.distributed.world",
         "together": "xtcl.distributed.distributed",
     },
-    "xtcl.relations.examples": {
-        "path_of_four": "xtcl.relations.relation.path_of_four",
-        "rows": "xtcl.relations.relation.rows",
+    "xtcl.relations.own": {
+        "FunctionRelation": "xtcl.relations.custom.FunctionRelation",
+        "MatrixRelation": "xtcl.relations.custom.MatrixRelation",
     },
     "xtcl.sampling.settings": {"SamplerSettings": "xtcl.config.SamplerConfig"},
     "xtcl.tasks.answers": {

@@ -254,7 +254,7 @@ SIDE = TrainingData(small_graph())
     [
         (name, task)
         for name, kind in METHODS.items()
-        for task in sorted({*TASKS, "own"} - kind.tasks)
+        for task in sorted({*TASKS, "custom"} - kind.tasks)
     ],
 )
 def test_a_task_without_an_answer_is_refused(name: str, task: str) -> None:

@@ -46,13 +46,13 @@ def test_predict_prints_csv_json_and_files(tmp_path: Path) -> None:
     assert len(rows) == FIRST
     assert rows[3]["node"] == "'=cmd()"
     assert [float(row["probability"]) for row in rows] == frame["probability"].tolist()
-    told = json.loads(printed("predict", run, "--json"))["predictions"]
-    assert told[3]["node"] == "=cmd()"
-    assert [row["predicted"] for row in told] == frame["predicted"].tolist()
+    output = json.loads(printed("predict", run, "--json"))["predictions"]
+    assert output[3]["node"] == "=cmd()"
+    assert [row["predicted"] for row in output] == frame["predicted"].tolist()
     done = invoke("predict", run, "--out", tmp_path / "p.parquet")
     assert done.stdout == ""
     assert "70 rows written to" in done.stderr
-    assert pq.read_table(tmp_path / "p.parquet").to_pylist() == told
+    assert pq.read_table(tmp_path / "p.parquet").to_pylist() == output
     printed("predict", run, "--out", tmp_path / "p.csv")
     assert rows_of((tmp_path / "p.csv").read_text(encoding="utf-8")) == rows
 
@@ -63,8 +63,8 @@ def test_new_nodes_on_the_command_line(tmp_path: Path) -> None:
     new = ("--nodes", nodes, "--edges", edges)
     rows = rows_of(printed("predict", run, *new))
     assert [row["node"] for row in rows] == [f"n{u}" for u in range(FIRST, 80)]
-    told = json.loads(printed("embed", run, *new, "--out", out, "--json"))
-    assert told == {"out": str(out), "rows": 10}
+    output = json.loads(printed("embed", run, *new, "--out", out, "--json"))
+    assert output == {"out": str(out), "rows": 10}
     with np.load(out) as found:
         assert found["embedding"].shape == (10, fitted("nodes").embedding_.shape[1])
 
@@ -77,8 +77,8 @@ def test_links_of_all_nodes_and_of_given_pairs(tmp_path: Path) -> None:
     assert {"'=cmd()", "'+49 1"} <= {row["node"] for row in some}  # read as they were written
     ends: list[list[object]] = [[row["node"], row["other"]] for row in some]
     pairs = write_rows(tmp_path / "pairs.csv", ["u", "v"], ends)
-    told = json.loads(printed("links", run, "--pairs", pairs, "--json"))["pairs"]
-    for one, other in zip(some, told, strict=True):
+    output = json.loads(printed("links", run, "--pairs", pairs, "--json"))["pairs"]
+    for one, other in zip(some, output, strict=True):
         assert float(one["score"]) == pytest.approx(other["score"], abs=2e-6)
         assert other["linked"] is False
 
@@ -91,8 +91,8 @@ def test_explain_a_node_and_a_pair() -> None:
     assert "Neighbours" in text
     assert re.search(r"node +class +alike", text)
     assert re.search(r"node +alike", printed("explain", run_folder("links"), "n20"))
-    told: dict[str, Any] = json.loads(printed("explain", run, "n20", "--json"))
-    assert told["node"]["node"] == "n20"
+    output: dict[str, Any] = json.loads(printed("explain", run, "n20", "--json"))
+    assert output["node"]["node"] == "n20"
     pair = printed("explain", run, "n20", "=cmd()")
     assert "Alike for the task with a chance of" in pair
     assert "Topology Sim." in pair

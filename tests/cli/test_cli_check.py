@@ -121,7 +121,7 @@ def test_check_says_what_looks_wrong(folder: Path) -> None:
     ]
     Path("nodes.csv").write_text("id,disguise,score,topic,same\n" + "\n".join(rows))
     Path("edges.csv").write_text("source,target,weight\n1,2,1\n2,1,1\n3,3,2\n4,5,0\n")
-    told = invoke("check", *TABLES).stdout
+    output = invoke("check", *TABLES).stdout
     result = invoke("fit", *TABLES, "--dry-run")
     assert result.exit_code == 0
     for sentence in checked(*TABLES)["concerns"]:
@@ -139,7 +139,7 @@ def test_check_says_what_looks_wrong(folder: Path) -> None:
         "1 row(s) of edges.csv have the weight 0",
         "1 edge from a node to itself was dropped",
     ):
-        assert words in told
+        assert words in output
     unlabelled = checked(*TABLES[:4])
     assert any("There are no labels" in sentence for sentence in unlabelled["concerns"])
     few = checked("--edges", "edges.csv")

@@ -41,24 +41,24 @@ def test_the_agreed_object(graph_file: Path, task: str, method: str, metric: str
     assert result.exit_code == 0, result.stderr
     assert notes(result.stderr) == ""
     assert "done in" in result.stderr  # a log file is not empty
-    told = json.loads(result.stdout)
-    assert list(told) == KEYS
+    output = json.loads(result.stdout)
+    assert list(output) == KEYS
     assert result.stdout.count("\n") == 1
-    assert (told["dataset"], told["task"]) == (small_graph().name, task)
-    assert (told["method"], told["metric"], told["seeds"]) == (method, metric, [5, 6])
-    runs = told["runs"]
-    assert len(runs) == len(told["seconds"]) == 2
+    assert (output["dataset"], output["task"]) == (small_graph().name, task)
+    assert (output["method"], output["metric"], output["seeds"]) == (method, metric, [5, 6])
+    runs = output["runs"]
+    assert len(runs) == len(output["seconds"]) == 2
     assert all(1 < figure <= 100 for figure in runs)  # percent, not fractions
-    assert told["mean"] == pytest.approx(np.mean(runs), abs=1e-4)
-    assert told["stderr"] == pytest.approx(abs(runs[0] - runs[1]) / 2, abs=1e-4)
+    assert output["mean"] == pytest.approx(np.mean(runs), abs=1e-4)
+    assert output["stderr"] == pytest.approx(abs(runs[0] - runs[1]) / 2, abs=1e-4)
 
 
 def test_defaults_are_five_splits_from_seed_0(graph_file: Path) -> None:
-    told = json.loads(evaluate(graph_file, "--method", "logistic", "--json").stdout)
-    assert told["seeds"] == [0, 1, 2, 3, 4]
-    assert (told["task"], told["method"]) == ("nodes", "logistic")
+    output = json.loads(evaluate(graph_file, "--method", "logistic", "--json").stdout)
+    assert output["seeds"] == [0, 1, 2, 3, 4]
+    assert (output["task"], output["method"]) == ("nodes", "logistic")
     again = json.loads(evaluate(graph_file, "--method", "LOGISTIC", "--json").stdout)
-    assert again["runs"] == told["runs"]
+    assert again["runs"] == output["runs"]
 
 
 def test_a_cap_is_for_our_own_methods(graph_file: Path) -> None:
@@ -120,9 +120,9 @@ def test_one_split_has_no_standard_error() -> None:
 
 
 def test_the_packaged_data_set_by_name_in_any_case() -> None:
-    told = json.loads(evaluate("Cora", "--method", "logistic", "--splits", "1", "--json").stdout)
-    assert told["dataset"] == "cora"
-    assert told["mean"] > 60
+    output = json.loads(evaluate("Cora", "--method", "logistic", "--splits", "1", "--json").stdout)
+    assert output["dataset"] == "cora"
+    assert output["mean"] > 60
 
 
 def test_an_interrupt_is_130(graph_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,8 +82,8 @@ def comparable(folder: Path) -> dict[str, Any]:
 def test_nodes(graph_file: Path, tmp_path: Path) -> None:
     result = fit(graph_file, tmp_path / "run", "--json", "--seed", "3")
     assert result.exit_code == 0, result.stderr
-    told = json.loads(result.stdout)
-    assert set(told) == {
+    output = json.loads(result.stdout)
+    assert set(output) == {
         "dataset",
         "task",
         "method",
@@ -97,15 +97,15 @@ def test_nodes(graph_file: Path, tmp_path: Path) -> None:
         "out",
     }
     stored = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    assert told == stored | {"out": str(tmp_path / "run")}
-    assert (told["method"], told["metric"], told["seed"]) == ("xtcl-gcn", "accuracy", 3)
-    assert told["compared"] == {"xtcl-gcn": told["test"]["accuracy"]}
+    assert output == stored | {"out": str(tmp_path / "run")}
+    assert (output["method"], output["metric"], output["seed"]) == ("xtcl-gcn", "accuracy", 3)
+    assert output["compared"] == {"xtcl-gcn": output["test"]["accuracy"]}
     members = NodeClassification().recipe("gcn").ensembles[0].encoders
-    assert told["epochs"] == [member.training.epochs for member in members]
+    assert output["epochs"] == [member.training.epochs for member in members]
     graph = small_graph()
     split = NodeSplit.from_json(json.loads((tmp_path / "run" / "split.json").read_text()))
     loaded = XTCL.load(tmp_path / "run")
-    assert loaded.score(split, graph) == told["test"]["accuracy"]
+    assert loaded.score(split, graph) == output["test"]["accuracy"]
     ours = XTCL(random_state=3, device="cpu").fit(graph, split)
     np.testing.assert_array_equal(loaded.embedding_, ours.embedding_)
     assert not (tmp_path / "run" / "checkpoint").exists()
@@ -120,8 +120,8 @@ def test_links_for_people_to_read(graph_file: Path, tmp_path: Path) -> None:
     assert "xtcl-gat" in result.stdout
     assert "PageRank" in result.stdout
     assert f"Run written to {tmp_path / 'run'}" in result.stdout
-    told = "Relation label-distribution was left out: link prediction does not read labels."
-    assert told in result.stderr
+    message = "Relation label-distribution was left out: link prediction does not read labels."
+    assert message in result.stderr
     assert "left out" not in result.stdout
     split = LinkSplit.from_json(json.loads((tmp_path / "run" / "split.json").read_text()))
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
@@ -135,9 +135,9 @@ def test_links_for_people_to_read(graph_file: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["nodes", "links"])
 def test_epochs_in_place_of_the_recipe_s(task: str, graph_file: Path, tmp_path: Path) -> None:
-    told = fit(graph_file, tmp_path / "run", "--task", task, "--epochs", "2", "--json")
-    assert told.exit_code == 0, told.stderr
-    assert set(json.loads(told.stdout)["epochs"]) == {2}
+    output = fit(graph_file, tmp_path / "run", "--task", task, "--epochs", "2", "--json")
+    assert output.exit_code == 0, output.stderr
+    assert set(json.loads(output.stdout)["epochs"]) == {2}
     refused = fit(graph_file, tmp_path / "other", "--epochs", "0")
     assert refused.exit_code == 2
 
@@ -278,8 +278,8 @@ def test_a_relation_without_data_is_told(tmp_path: Path) -> None:
     Graph.from_arrays(None, graph.edges, graph.labels).save(tmp_path / "bare.npz")
     result = fit(tmp_path / "bare.npz", tmp_path / "run", "--task", "links")
     assert result.exit_code == 0, result.stderr
-    told = "Relation attribute-similarity was left out: the graph has no attributes."
-    assert told in result.stderr
+    message = "Relation attribute-similarity was left out: the graph has no attributes."
+    assert message in result.stderr
 
 
 @pytest.mark.slow
@@ -317,9 +317,9 @@ def interrupt(
     monkeypatch: pytest.MonkeyPatch, moment: tuple[str, int, int] | None, heard: Recorder | None
 ) -> None:
     """Let the next fit report to an interrupter, or to a recorder."""
-    told = Interrupter(*moment) if moment else heard
-    assert told is not None
-    monkeypatch.setattr(Bars, "stage", lambda _, name, steps: told.stage(name, steps))
+    interrupted = Interrupter(*moment) if moment else heard
+    assert interrupted is not None
+    monkeypatch.setattr(Bars, "stage", lambda _, name, steps: interrupted.stage(name, steps))
 
 
 @pytest.mark.slow
@@ -485,10 +485,12 @@ def test_a_duration_in_words(seconds: float, words: str) -> None:
 
 def test_too_little_memory_is_refused_before_any_work(graph: str, tmp_path: Path) -> None:
     for extra in (["--dry-run"], []):
-        code, text, told = run(graph, "--memory", "100MB", "--out", str(tmp_path / "run"), *extra)
+        code, text, message = run(
+            graph, "--memory", "100MB", "--out", str(tmp_path / "run"), *extra
+        )
         assert code == BUDGET
         assert not text
-        assert re.search(r"needs about 0\.\d\d GB and the budget is 0\.10 GB", told)
+        assert re.search(r"needs about 0\.\d\d GB and the budget is 0\.10 GB", message)
     assert not (tmp_path / "run").exists()
 
 

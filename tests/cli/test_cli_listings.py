@@ -177,9 +177,9 @@ def test_doctor_reports_a_data_folder_that_is_not_there(way: str, tmp_path: Path
         app, ["doctor", "--json", *arguments], catch_exceptions=False, env={"XTCL_DATA": variable}
     )
     assert result.exit_code == 0, result.stderr
-    told = json.loads(result.stdout)["data"]
-    assert f"{nowhere} does not exist" in told["folder"]
-    assert "cora" in told["data sets here"]
+    listing = json.loads(result.stdout)["data"]
+    assert f"{nowhere} does not exist" in listing["folder"]
+    assert "cora" in listing["data sets here"]
 
 
 def test_doctor_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,14 +246,14 @@ def test_a_recipe_is_read_as_it_was_printed(
     expected = xtcl.XTCL(task, encoder, sampler=sampler).resolved_recipe()
     assert (stored.recipe, stored.tuned_seed) == (expected, None)
     assert xtcl.XTCL(task, encoder, recipe=stored.recipe).resolved_recipe() == expected
-    told = read_json("recipe", *options)
-    assert (told["task"], told["encoder"]) == (task, encoder)
-    assert told["recipe"] == json.loads(json.dumps(dataclasses.asdict(expected)))
+    listing = read_json("recipe", *options)
+    assert (listing["task"], listing["encoder"]) == (task, encoder)
+    assert listing["recipe"] == json.loads(json.dumps(dataclasses.asdict(expected)))
 
 
 def test_a_recipe_with_epochs() -> None:
-    told = read_json("recipe", "--epochs", "7")["recipe"]
-    epochs = [each["training"]["epochs"] for each in told["ensembles"][0]["encoders"]]
+    listing = read_json("recipe", "--epochs", "7")["recipe"]
+    epochs = [each["training"]["epochs"] for each in listing["ensembles"][0]["encoders"]]
     assert set(epochs) == {7}
     wrong = CliRunner().invoke(app, ["recipe", "--sampler", "printed"])
     assert wrong.exit_code == 2

@@ -60,8 +60,8 @@ def test_results_go_to_standard_output_and_nothing_else_does(
     arguments = ["fit", str(graph_file), "--task", "links", "--json", "--device", "cpu"]
     done = python("-m", "xtcl", *arguments, "--out", str(out))
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["out"] == str(out)
+    output = json.loads(done.stdout)
+    assert output["out"] == str(out)
     assert "left out" in done.stderr
     loaded = XTCL.load(out)
     # The same fit in this process gives the same bytes.

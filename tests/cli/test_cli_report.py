@@ -45,8 +45,8 @@ def test_the_page_lies_in_the_run(run: Path) -> None:
 @pytest.mark.slow
 def test_another_place_and_json(run: Path, tmp_path: Path) -> None:
     result = xtcl("report", run, "--out", tmp_path / "page.html", "--json")
-    told = json.loads(result.stdout)
-    assert told == {
+    output = json.loads(result.stdout)
+    assert output == {
         "out": str(tmp_path / "page.html"),
         "bytes": (tmp_path / "page.html").stat().st_size,
     }

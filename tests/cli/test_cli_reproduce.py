@@ -42,9 +42,13 @@ def test_a_table_from_runs_of_ones_own_and_again_without_any(tmp_path: Path) -> 
     drawn = reproduce("table-nodes", "--quick", "--draw-only", "--out", str(tmp_path))
     assert drawn.exit_code == 0, drawn.output
     assert drawn.stdout == first.stdout
-    told = json.loads(reproduce(*asked, "--out", str(tmp_path), "--json").stdout)
-    assert (told["name"], told["asked"], told["out"]) == ("table-nodes", 1, str(folder))
-    assert told["runs"] == list(RecordFile(folder / "table-nodes.jsonl").read().values())
+    described = json.loads(reproduce(*asked, "--out", str(tmp_path), "--json").stdout)
+    assert (described["name"], described["asked"], described["out"]) == (
+        "table-nodes",
+        1,
+        str(folder),
+    )
+    assert described["runs"] == list(RecordFile(folder / "table-nodes.jsonl").read().values())
 
 
 def test_nothing_to_draw_is_an_error(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def tune(graph: Path, out: Path, *options: object) -> Result:
     return invoke("tune", graph, "--out", out, "--device", "cpu", *options)
 
 
-def judged(monkeypatch: pytest.MonkeyPatch, score: Score | None = None) -> list[TrainingData]:
+def plant_scores(monkeypatch: pytest.MonkeyPatch, score: Score | None = None) -> list[TrainingData]:
     """Score recipes at no cost, and remember the sides they were to be scored on."""
     sides = []
 
@@ -70,23 +70,23 @@ def judged(monkeypatch: pytest.MonkeyPatch, score: Score | None = None) -> list[
 def test_the_file_holds_search_and_recipe(
     graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged(monkeypatch)
+    plant_scores(monkeypatch)
     out = tmp_path / "new" / "folder" / "tuned.toml"
     chosen = ["--task", "links", "--encoder", "gat", "--trials", 8, "--rounds", 2, "--seed", 3]
     result = tune(graph_file, out, *chosen, "--json")
     assert result.exit_code == 0, result.stderr
     assert notes(result.stderr) == ""
     assert result.stdout.count("\n") == 1
-    told = json.loads(result.stdout)
+    output = json.loads(result.stdout)
     stored = tomllib.loads(out.read_text())
     assert list(stored) == ["tune", "recipe"]
-    assert stored["tune"] | {"changes": told["changes"], "out": str(out)} == told
+    assert stored["tune"] | {"changes": output["changes"], "out": str(out)} == output
     default = make_task("links").recipe("gat")
     usual = default.ensembles[0].encoders[0].training.temperature
-    assert told["default_hidden"] == pytest.approx(100 / (1 + usual), abs=1e-4)
-    assert told.pop("best_hidden") > told.pop("default_hidden")
-    assert "temperature" in told.pop("changes")
-    assert told == {
+    assert output["default_hidden"] == pytest.approx(100 / (1 + usual), abs=1e-4)
+    assert output.pop("best_hidden") > output.pop("default_hidden")
+    assert "temperature" in output.pop("changes")
+    assert output == {
         "graph": small_graph().name,
         "task": "links",
         "encoder": "gat",
@@ -105,13 +105,13 @@ def test_the_file_holds_search_and_recipe(
 def test_a_table_for_people(
     graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged(monkeypatch)
+    plant_scores(monkeypatch)
     result = tune(graph_file, tmp_path / "tuned.toml", "--trials", 4)
     assert result.exit_code == 0, result.stderr
     for word in ("hidden accuracy (%)", "default", "best of 4", "Changed: ", "temperature 0."):
         assert word in result.stdout
     assert f"--config {tmp_path / 'tuned.toml'}" in result.stdout
-    judged(monkeypatch, lambda recipe: 0.5)
+    plant_scores(monkeypatch, lambda recipe: 0.5)
     result = tune(graph_file, tmp_path / "again.toml", "--trials", 3)
     assert "Nothing did better than the default." in result.stdout
     default = make_task("nodes").recipe("gcn")
@@ -122,7 +122,7 @@ def test_a_table_for_people(
 def test_the_search_has_the_training_side_of_the_split_and_no_more(
     task: str, graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sides = judged(monkeypatch)
+    sides = plant_scores(monkeypatch)
     result = tune(graph_file, tmp_path / "t.toml", "--task", task, "--seed", 5, "--trials", 2)
     assert result.exit_code == 0, result.stderr
     graph = small_graph()
@@ -136,7 +136,7 @@ def test_the_search_has_the_training_side_of_the_split_and_no_more(
 def test_an_interrupted_search_goes_on(
     graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = judged(monkeypatch)
+    seen = plant_scores(monkeypatch)
     whole = tune(graph_file, tmp_path / "whole.toml", "--trials", 5)
     assert whole.exit_code == 0, whole.stderr
 
@@ -146,13 +146,13 @@ def test_an_interrupted_search_goes_on(
         return 1 / (1 + recipe.ensembles[0].encoders[0].training.temperature)
 
     out = tmp_path / "tuned.toml"
-    seen = judged(monkeypatch, interrupting)
+    seen = plant_scores(monkeypatch, interrupting)
     result = tune(graph_file, out, "--trials", 5)
     assert result.exit_code == INTERRUPTED
     assert "the same command goes on" in result.stderr
     assert result.stdout == ""
     assert not out.exists()
-    seen = judged(monkeypatch)
+    seen = plant_scores(monkeypatch)
     other = tune(graph_file, out, "--trials", 5, "--seed", 1)
     assert other.exit_code == USAGE
     assert "tuned.toml.search' holds another search" in other.stderr
@@ -166,7 +166,7 @@ def test_an_interrupted_search_goes_on(
 def test_what_tune_refuses(
     graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = judged(monkeypatch)
+    seen = plant_scores(monkeypatch)
     out = tmp_path / "tuned.toml"
     before = files_of(tmp_path)
     bare = tmp_path / "bare.npz"
@@ -203,7 +203,7 @@ def test_without_optuna_there_is_a_remedy(
 
 def best_recipe(graph_file: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> FitConfig:
     """A recipe other than the default, tuned for nodes with gcn inside split 0."""
-    judged(monkeypatch)
+    plant_scores(monkeypatch)
     assert tune(graph_file, out, "--trials", 3).exit_code == 0
     recipe = read_recipe(out, "nodes", "gcn").recipe
     assert recipe != make_task("nodes").recipe("gcn")
@@ -300,5 +300,5 @@ def test_files_that_config_refuses(
 def test_a_true_search(graph_file: Path, tmp_path: Path) -> None:
     result = tune(graph_file, tmp_path / "tuned.toml", "--trials", 2, "--rounds", 1, "--json")
     assert result.exit_code == 0, result.stderr
-    told = json.loads(result.stdout)
-    assert 0 <= told["default_hidden"] <= told["best_hidden"] <= 100
+    output = json.loads(result.stdout)
+    assert 0 <= output["default_hidden"] <= output["best_hidden"] <= 100

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError as SklearnNotFitted
 from sklearn.utils.validation import check_is_fitted
-from small_runs import judged_recipe, small_graph, small_model, small_split
+from small_runs import early_stopping_recipe, small_graph, small_model, small_split
 from torch import Tensor, nn
 
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
@@ -383,13 +383,13 @@ def test_without_epochs_nodes_train_as_long_as_the_recipe_says() -> None:
 
 def test_without_epochs_hidden_links_say_how_long_links_train() -> None:
     graph = small_graph()
-    model = XTCL("links", recipe=judged_recipe("gcn", 23), device="cpu")
+    model = XTCL("links", recipe=early_stopping_recipe("gcn", 23), device="cpu")
     model.fit(graph, small_split(graph, "links"))
     assert model.recipe_.stop_early
     assert {member.training.epochs for member in members_of(model.recipe_)} == {23}
     (epochs,) = (member.training.epochs for member in model.plan_.encoders)
     assert [len(curve) for curve in model.loss_curves_] == [epochs]
-    assert 0 < epochs < 23  # the judge is asked every few epochs
+    assert 0 < epochs < 23  # embeddings are scored every few epochs
 
 
 def test_progress_hears_of_every_stage() -> None:

@@ -16,11 +16,11 @@ RUNS = sorted(path.parent for path in GOLDEN.glob("*/*/answers.json"))
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: str(run.relative_to(GOLDEN)))
 def test_a_golden_run_loads_and_answers_as_it_did(run: Path) -> None:
-    told = answers(XTCL.load(run))
+    current = answers(XTCL.load(run))
     expected = json.loads((run / "answers.json").read_text())
-    assert told.keys() == expected.keys()
+    assert current.keys() == expected.keys()
     for name, values in expected.items():
-        assert told[name] == pytest.approx(values, abs=2e-4), name
+        assert current[name] == pytest.approx(values, abs=2e-4), name
 
 
 def test_there_is_a_golden_run_of_each_task() -> None:

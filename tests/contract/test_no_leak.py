@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from small_runs import (
+    early_stopping_recipe,
     files_of,
-    judged_recipe,
     shrink_recipes,
     small_graph,
     small_model,
@@ -164,7 +164,9 @@ def test_the_test_side_leaves_no_trace_in_what_is_kept_on_the_way(
     for name, (graph, split) in {"a": sides, "b": other_test_side(*sides)}.items():
         model = small_model(task, encoder)
         if task == "links":
-            model = XTCL(task, recipe=judged_recipe(encoder, 20), device="cpu", encoder=encoder)
+            model = XTCL(
+                task, recipe=early_stopping_recipe(encoder, 20), device="cpu", encoder=encoder
+            )
         model.fit(graph, split, checkpoints=Checkpoints(tmp_path / name))
         kept.append(files_of(tmp_path / name))
     assert kept[0] == kept[1]
@@ -181,7 +183,7 @@ def test_a_training_link_does_leave_a_trace_in_the_choice(tmp_path: Path) -> Non
     sides = whole("links")
     choices = []
     for name, (graph, split) in {"a": sides, "b": other_training_side(*sides)}.items():
-        model = XTCL("links", recipe=judged_recipe("gcn", 20), device="cpu")
+        model = XTCL("links", recipe=early_stopping_recipe("gcn", 20), device="cpu")
         model.fit(graph, split, checkpoints=Checkpoints(tmp_path / name))
         choices.append((tmp_path / name / "choice.safetensors").read_bytes())
     assert choices[0] != choices[1]

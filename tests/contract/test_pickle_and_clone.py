@@ -53,7 +53,7 @@ def fitted(task: str, cap: int | None = None) -> XTCL:
 @pytest.mark.parametrize("task", ["nodes", "links"])
 def test_a_fitted_model(task: str, cap: int | None, way: str) -> None:
     model, asked = fitted(task, cap), None if task == "nodes" else PAIRS
-    told = model.explain(0, 40)
+    explanation = model.explain(0, 40)
     again = COPIES[way](model)
     assert type(again) is XTCL
     assert again.get_params().keys() == model.get_params().keys()
@@ -62,7 +62,7 @@ def test_a_fitted_model(task: str, cap: int | None, way: str) -> None:
     np.testing.assert_array_equal(again.predict(asked), model.predict(asked))
     np.testing.assert_array_equal(again.predict_proba(asked), model.predict_proba(asked))
     assert again.relation_weights_ == model.relation_weights_
-    assert again.explain(0, 40) == told == model.explain(0, 40)
+    assert again.explain(0, 40) == explanation == model.explain(0, 40)
     assert again.score(model.split_) == model.score(model.split_)
 
 

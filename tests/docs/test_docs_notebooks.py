@@ -40,12 +40,12 @@ def test_they_run(tmp_path: Path) -> None:
         together, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
     )
     client.execute(env=os.environ | {"PYTHONPATH": source})
-    told = "\n".join(text_of(cell) for cell in together.cells if cell.cell_type == "code")
-    assert "% of the papers that were hidden" in told
-    assert "AUC 0." in told
-    assert "stands out" in told
-    assert "XTCL with these parts:" in told
-    assert "own_method" in told
+    printed = "\n".join(text_of(cell) for cell in together.cells if cell.cell_type == "code")
+    assert "% of the papers that were hidden" in printed
+    assert "AUC 0." in printed
+    assert "stands out" in printed
+    assert "XTCL with these parts:" in printed
+    assert "own_method" in printed
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)

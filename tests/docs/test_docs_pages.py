@@ -192,11 +192,11 @@ def page_of(kind: type[Relation]) -> str:
 
 @each
 def test_the_facts_are_those_of_the_docstring(kind: type[Relation]) -> None:
-    told = facts(kind)
-    assert {"Range", "Cost", "Citation"} <= set(told)
-    assert any(word.startswith("Isolated node") for word in told)
+    stated = facts(kind)
+    assert {"Range", "Cost", "Citation"} <= set(stated)
+    assert any(word.startswith("Isolated node") for word in stated)
     assert page_of(kind) == filled(page_of(kind), kind)
-    assert told["Citation"] in page_of(kind)
+    assert stated["Citation"] in page_of(kind)
 
 
 @each

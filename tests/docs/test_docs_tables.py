@@ -35,9 +35,9 @@ def test_the_python_example() -> None:
     names: dict[str, Any] = {}
     exec(blocks("python")[0], names)  # noqa: S102 - the point of the test
     graph = names["graph"]
-    told = re.search(r"graph.encoding.attributes\n# (\(.*\))", PAGE)
-    assert told is not None
-    assert str(graph.encoding.attributes) == told[1]
+    printed_line = re.search(r"graph.encoding.attributes\n# (\(.*\))", PAGE)
+    assert printed_line is not None
+    assert str(graph.encoding.attributes) == printed_line[1]
     assert graph.node_ids[0] == "ann@x.org"
 
 

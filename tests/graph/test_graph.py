@@ -82,7 +82,7 @@ def test_either_convention_gives_the_same_graph_without_repairs(
         assert not again.repairs
 
 
-def test_repairs_are_told_in_sentences() -> None:
+def test_repairs_are_described_in_sentences() -> None:
     edges = [[0, 0, 1, 1, 2, 2], [0, 1, 0, 2, 2, 2]]
     graph = Graph.from_arrays(np.ones((3, 1)), edges)
     assert graph.repairs == Repairs(loops_dropped=3, duplicates_merged=0, directions_removed=1)

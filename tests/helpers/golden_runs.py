@@ -24,7 +24,7 @@ PAIRS = [[0, 1, 2, 3], [40, 41, 42, 43]]
 
 def answers(model: XTCL) -> dict[str, list[float]]:
     """A few of the model's answers of each kind."""
-    told = model.explain(0, 40)
+    explanation = model.explain(0, 40)
     heads: dict[str, Callable[[], np.ndarray]] = {
         "nodes": lambda: model.predict_proba()[:5],
         "links": lambda: model.decision_function(PAIRS),
@@ -33,7 +33,7 @@ def answers(model: XTCL) -> dict[str, list[float]]:
         "embedding": model.embedding_[:3, :6].ravel().round(6).tolist(),
         "answers": heads[str(model.task)]().ravel().round(6).tolist(),
         "weights": [round(float(each.w1), 6) for each in model.relation_weights_],
-        "chance": [round(told.probability, 6)],
+        "chance": [round(explanation.probability, 6)],
     }
 
 

@@ -55,7 +55,7 @@ def narrow(recipe: FitConfig, epochs: int) -> FitConfig:
     return recipe.map_encoders(small)
 
 
-def judged_recipe(encoder: str = "gcn", epochs: int = 40) -> FitConfig:
+def early_stopping_recipe(encoder: str = "gcn", epochs: int = 40) -> FitConfig:
     """Link prediction's recipe in small: hidden links choose among plans and say when to stop."""
     recipe = narrow(LinkPrediction().recipe(encoder), epochs)
     assert recipe.stop_early

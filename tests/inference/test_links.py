@@ -9,7 +9,7 @@ import pytest
 import torch
 from answer_runs import FIRST, fitted, run_folder
 from scipy.special import expit
-from small_runs import judged_recipe, small_graph
+from small_runs import early_stopping_recipe, small_graph
 
 from xtcl import XTCL, link_split
 from xtcl.errors import UsageError
@@ -42,7 +42,7 @@ def test_they_are_the_best_of_all_pairs(
     monkeypatch.setattr(module, "_PAIRS_PER_BLOCK", block)
     if signals:  # enough links to weigh relations and degrees beside the embedding
         graph = small_graph(100)
-        model = XTCL("links", recipe=judged_recipe(epochs=4), device="cpu")
+        model = XTCL("links", recipe=early_stopping_recipe(epochs=4), device="cpu")
         model.fit(graph, link_split(graph, 0.6))
         model.head_ = _weighing(model)
         model.fitted_task_ = replace(model.fitted_task_, head=model.head_)

@@ -67,15 +67,15 @@ def test_classes_that_are_integers_stay_integers_and_others_become_text() -> Non
 def test_a_node_is_explained_by_what_the_fit_found() -> None:
     model = fitted("nodes")
     u = next(int(v) for v in range(FIRST) if (model.positives_[v] >= 0).any())
-    told = model.explain_node(u)
+    explanation = model.explain_node(u)
     frame = model.predict_frame()
-    assert told.node.predicted == frame["predicted"].iloc[u]
-    assert sum(told.chances.values()) == pytest.approx(1, abs=1e-5)
-    assert [pair.other.node for pair in told.positives] == [
+    assert explanation.node.predicted == frame["predicted"].iloc[u]
+    assert sum(explanation.chances.values()) == pytest.approx(1, abs=1e-5)
+    assert [pair.other.node for pair in explanation.positives] == [
         name(v) for v in model.positives_[u] if v >= 0
     ]
-    assert all(pair.is_positive and pair.reasons for pair in told.positives)
-    assert {near.node for near in told.neighbours} == {
+    assert all(pair.is_positive and pair.reasons for pair in explanation.positives)
+    assert {near.node for near in explanation.neighbours} == {
         name(v) for v in model.training_data_.graph.adjacency[[u]].indices.tolist()
     }
 

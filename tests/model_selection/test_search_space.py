@@ -1,4 +1,4 @@
-"""The knobs of `tune`: each does what its name says, and nothing at its usual place."""
+"""The parameters of `tune`: each does what its name says, and nothing at its default."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def members(recipe: FitConfig) -> list[EncoderConfig]:
     return [member for plan in recipe.ensembles for member in plan.encoders]
 
 
-def knob(name: str, of: tuple[Parameter, ...]) -> Parameter:
+def parameter(name: str, of: tuple[Parameter, ...]) -> Parameter:
     (found,) = (one for one in of if one.name == name)
     return found
 
@@ -33,20 +33,20 @@ def knob(name: str, of: tuple[Parameter, ...]) -> Parameter:
 @pytest.mark.parametrize(("task", "encoder"), EVERY)
 def test_usual_places_leave_the_recipe_as_it_is(task: str, encoder: str) -> None:
     recipe = make_task(task).recipe(encoder)
-    knobs = parameters_of(task, recipe)
-    assert apply_values(recipe, knobs, {one.name: one.default for one in knobs}) == recipe
-    for one in knobs:
+    parameters = parameters_of(task, recipe)
+    assert apply_values(recipe, parameters, {one.name: one.default for one in parameters}) == recipe
+    for one in parameters:
         assert one.default in one.values or one.values[0] < one.default < one.values[1]
 
 
 @pytest.mark.parametrize(("task", "encoder"), EVERY)
 def test_every_corner_is_a_recipe_that_can_be_used(task: str, encoder: str) -> None:
     recipe = make_task(task).recipe(encoder)
-    knobs = parameters_of(task, recipe)
-    for corner in itertools.product(*((one.values[0], one.values[-1]) for one in knobs)):
-        places = {one.name: place for one, place in zip(knobs, corner, strict=True)}
-        turned = apply_values(recipe, knobs, places).validated()
-        for member in members(turned):
+    parameters = parameters_of(task, recipe)
+    for corner in itertools.product(*((one.values[0], one.values[-1]) for one in parameters)):
+        chosen_values = {one.name: place for one, place in zip(parameters, corner, strict=True)}
+        with_value = apply_values(recipe, parameters, chosen_values).validated()
+        for member in members(with_value):
             with torch.device("meta"):
                 encoder_factory(encoder, 1, member.encoder)()
             assert 0 <= float(str(member.encoder.get("dropout", 0))) < 1
@@ -73,52 +73,54 @@ def test_nodes() -> None:
     recipe = make_task("nodes").recipe("gcn")
     linear, deep = recipe.ensembles[0].encoders
 
-    def turned(name: str, place: object) -> FitConfig:
-        return knob(name, NODE_PARAMETERS).apply(recipe, place)
+    def with_value(name: str, place: object) -> FitConfig:
+        return parameter(name, NODE_PARAMETERS).apply(recipe, place)
 
     def both(changed: FitConfig) -> tuple[EncoderConfig, EncoderConfig]:
         first, second = changed.ensembles[0].encoders
         return first, second
 
     for shift, chance in ((-0.4, 0.4), (0.15, 0.95), (0.5, 0.98), (-2.0, 0.0)):
-        assert turned("least chance", shift).min_probability == pytest.approx(chance)
+        assert with_value("least chance", shift).min_probability == pytest.approx(chance)
 
-    first, second = both(turned("epochs", 2.5))
+    first, second = both(with_value("epochs", 2.5))
     assert first.training.epochs == round(2.5 * linear.training.epochs)
     assert second.training.epochs == round(2.5 * deep.training.epochs)
-    assert both(turned("epochs", 1e-9))[0].training.epochs == 1
-    first, second = both(turned("temperature", 0.5))
+    assert both(with_value("epochs", 1e-9))[0].training.epochs == 1
+    first, second = both(with_value("temperature", 0.5))
     assert first.training.temperature == linear.training.temperature / 2
     assert second.training.temperature == deep.training.temperature / 2
-    first, second = both(turned("restart", 2.0))
+    first, second = both(with_value("restart", 2.0))
     assert first.encoder == linear.encoder | {"restart": 0.4}
     assert second == deep  # it has none
-    assert both(turned("hops", 0.4))[0].encoder == linear.encoder | {"hops": 4}
-    first, second = both(turned("further members", 2.0))
+    assert both(with_value("hops", 0.4))[0].encoder == linear.encoder | {"hops": 4}
+    first, second = both(with_value("further members", 2.0))
     assert (first, second.weight) == (linear, 2 * deep.weight)
-    assert turned("attributes", 0.5).ensembles[0].attributes == recipe.ensembles[0].attributes / 2
-    assert turned("positives", 2.0).positives == 2 * recipe.positives
-    assert turned("quantiles", "0.95 0.99").sampler.quantiles == (0.95, 0.99)
+    assert (
+        with_value("attributes", 0.5).ensembles[0].attributes == recipe.ensembles[0].attributes / 2
+    )
+    assert with_value("positives", 2.0).positives == 2 * recipe.positives
+    assert with_value("quantiles", "0.95 0.99").sampler.quantiles == (0.95, 0.99)
 
 
 def test_links() -> None:
     recipe = make_task("links").recipe("gcn")
 
-    def turned(name: str, place: object) -> FitConfig:
-        return knob(name, LINK_PARAMETERS).apply(recipe, place)
+    def with_value(name: str, place: object) -> FitConfig:
+        return parameter(name, LINK_PARAMETERS).apply(recipe, place)
 
     for name, place, expected in (
         ("dropout", -0.3, [0.4, 0.0]),
         ("dropout", 0.3, [0.9, 0.5]),
     ):
-        found = [float(str(m.encoder["dropout"])) for m in members(turned(name, place))]
+        found = [float(str(m.encoder["dropout"])) for m in members(with_value(name, place))]
         assert found == pytest.approx(expected)
-    dropped = [m.training.link_dropout for m in members(turned("link dropout", 0.2))]
+    dropped = [m.training.link_dropout for m in members(with_value("link dropout", 0.2))]
     assert dropped == pytest.approx([0.7, 0.5])
-    assert turned("candidate weight", 0.5).candidate_weight == recipe.candidate_weight / 2
-    layers = [m.encoder["layers"] for m in members(turned("further layers", 1))]
+    assert with_value("candidate weight", 0.5).candidate_weight == recipe.candidate_weight / 2
+    layers = [m.encoder["layers"] for m in members(with_value("further layers", 1))]
     assert layers == [2, 3]
-    assert turned("epochs", 2.0).stop_early
-    assert [m.training.epochs for m in members(turned("epochs", 2.0))] == [
+    assert with_value("epochs", 2.0).stop_early
+    assert [m.training.epochs for m in members(with_value("epochs", 2.0))] == [
         2 * m.training.epochs for m in members(recipe)
     ]

@@ -67,7 +67,7 @@ def search(**settings: Any) -> Tuned:
     return tune(side, task, chosen.pop("encoder", "gcn"), **chosen)
 
 
-class Judge:
+class PlantedScores:
     """Stands in for `validation_score`: a made-up score of each recipe, in no time."""
 
     def __init__(
@@ -77,44 +77,46 @@ class Judge:
         self.score = score or (
             lambda recipe: 1 / recipe.ensembles[0].encoders[0].training.temperature
         )
-        monkeypatch.setattr(module, "validation_score", self.judge)
+        monkeypatch.setattr(module, "validation_score", self.planted)
 
-    def judge(self, side: object, task: object, recipe: FitConfig, *_: object) -> float:
+    def planted(self, side: object, task: object, recipe: FitConfig, *_: object) -> float:
         self.seen.append(recipe)
         return self.score(recipe)
 
 
 def test_the_default_comes_first_and_the_best_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = Judge(monkeypatch)
+    planted = PlantedScores(monkeypatch)
     tuned = search(trials=8)
-    assert judge.seen[0] == DEFAULT
-    assert len({str(recipe) for recipe in judge.seen}) == len(judge.seen) == len(tuned.trials) == 8
-    scores = [judge.score(recipe) for recipe in judge.seen]
+    assert planted.seen[0] == DEFAULT
+    assert (
+        len({str(recipe) for recipe in planted.seen}) == len(planted.seen) == len(tuned.trials) == 8
+    )
+    scores = [planted.score(recipe) for recipe in planted.seen]
     assert [trial.score for trial in tuned.trials] == scores
     assert tuned.default_score == scores[0]
     assert tuned.score == max(scores) > scores[0]
-    assert tuned.recipe == judge.seen[scores.index(max(scores))]
+    assert tuned.recipe == planted.seen[scores.index(max(scores))]
     assert tuned.best is tuned.trials[scores.index(max(scores))]
 
 
 def test_nothing_better_leaves_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     for score in (lambda recipe: float(recipe == DEFAULT), lambda recipe: 0.5):
-        Judge(monkeypatch, score)
+        PlantedScores(monkeypatch, score)
         tuned = search()
         assert tuned.recipe == DEFAULT
         assert tuned.score == tuned.default_score
-    Judge(monkeypatch)
+    PlantedScores(monkeypatch)
     assert search(trials=1).recipe == DEFAULT
 
 
 def test_the_sampler_learns_from_what_it_saw(monkeypatch: pytest.MonkeyPatch) -> None:
-    Judge(monkeypatch)
+    PlantedScores(monkeypatch)
     places = [trial.values["temperature"] for trial in search(trials=30).trials]
     assert np.mean(np.log(places[20:])) < np.mean(np.log(places[1:10])) - 0.3
 
 
 def test_a_seed_repeats_and_another_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    Judge(monkeypatch)
+    PlantedScores(monkeypatch)
     assert search() == search()
     assert search(seed=1).trials[1] != search().trials[1]
 
@@ -122,7 +124,7 @@ def test_a_seed_repeats_and_another_differs(monkeypatch: pytest.MonkeyPatch) -> 
 def test_global_random_states_do_not_matter_and_do_not_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    Judge(monkeypatch)
+    PlantedScores(monkeypatch)
     found = search()
     random.seed(5)
     np.random.seed(5)  # noqa: NPY002
@@ -135,24 +137,24 @@ def test_global_random_states_do_not_matter_and_do_not_change(
 def test_an_interrupted_search_finds_what_it_would_have_found(
     done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = Judge(monkeypatch)
+    planted = PlantedScores(monkeypatch)
     whole = search(trials=5)
-    usual = judge.score
+    usual = planted.score
 
     def interrupting(recipe: FitConfig) -> float:
-        if len(judge.seen) > done:
+        if len(planted.seen) > done:
             raise KeyboardInterrupt
         return usual(recipe)
 
     store = tmp_path / "a folder?" / "it's 100%.search"
     store.parent.mkdir()
-    judge.seen, judge.score = [], interrupting
+    planted.seen, planted.score = [], interrupting
     with pytest.raises(KeyboardInterrupt):
         search(trials=5, store=store)
-    judge.seen, judge.score = [], usual
+    planted.seen, planted.score = [], usual
     progress = Recorder()
     assert search(trials=5, store=store, progress=progress) == whole
-    assert len(judge.seen) == 5 - done  # what was done is not done again
+    assert len(planted.seen) == 5 - done  # what was done is not done again
     assert progress.stages == [("tuning", 5, [done] + [1] * (5 - done))]
     assert [path.name for path in store.parent.iterdir()] == [store.name]
 
@@ -175,31 +177,31 @@ def test_a_killed_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     here = Path(__file__).parent
     ended = python("-c", KILLED, str(store), str(here), str(Path(__file__).parents[1] / "helpers"))
     assert ended.returncode == 9, ended.stderr
-    judge = Judge(monkeypatch, lambda recipe: 0.6)
+    planted = PlantedScores(monkeypatch, lambda recipe: 0.6)
     tuned = search(store=store)
     assert [trial.score for trial in tuned.trials] == [0.5, 0.4, 0.6, 0.6]
-    assert len(judge.seen) == 2
+    assert len(planted.seen) == 2
     assert tuned.best is tuned.trials[2]
 
 
 def test_a_finished_search_can_have_more_or_fewer_trials(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = Judge(monkeypatch)
+    planted = PlantedScores(monkeypatch)
     store = tmp_path / "store"
     search(trials=2, store=store)
     more = search(trials=6, store=store)
-    assert len(judge.seen) == 6
+    assert len(planted.seen) == 6
     assert more == search(trials=6)
-    judge.seen = []
+    planted.seen = []
     assert search(trials=3, store=store).trials == more.trials[:3]
-    assert judge.seen == []
+    assert planted.seen == []
 
 
 def test_a_store_of_another_search_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Judge(monkeypatch)
+    PlantedScores(monkeypatch)
     store = tmp_path / "store"
     search(trials=2, store=store)
     side = side_of()
@@ -219,7 +221,7 @@ def test_a_store_of_another_search_is_refused(
 
 
 def test_a_store_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = Judge(monkeypatch)
+    planted = PlantedScores(monkeypatch)
     store = tmp_path / "notes.txt"
     store.write_text("what I did this summer" * 100)
     with pytest.raises(DataError, match=r"notes\.txt' is no search"):
@@ -227,18 +229,18 @@ def test_a_store_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert store.read_text().startswith("what I did")
     with pytest.raises(UsageError, match="There is no folder"):
         search(store=tmp_path / "nowhere" / "store")
-    assert judge.seen == []
+    assert planted.seen == []
 
 
 def test_a_recipe_that_overflows_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def score(recipe: FitConfig) -> float:
-        if len(judge.seen) == 2:
+        if len(planted.seen) == 2:
             raise DataError("The loss overflowed.")
-        return float(len(judge.seen))
+        return float(len(planted.seen))
 
-    judge = Judge(monkeypatch, score)
+    planted = PlantedScores(monkeypatch, score)
     store = tmp_path / "store"
     tuned = search(store=store)
     assert [trial.score for trial in tuned.trials] == [1.0, -math.inf, 3.0, 4.0]
@@ -250,13 +252,13 @@ def test_a_default_that_cannot_be_fitted_is_an_error(monkeypatch: pytest.MonkeyP
     def score(recipe: FitConfig) -> float:
         raise DataError("There are no links to judge.")
 
-    Judge(monkeypatch, score)
+    PlantedScores(monkeypatch, score)
     with pytest.raises(DataError, match="no links to judge"):
         search()
 
 
 def test_rubbish_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = Judge(monkeypatch)
+    planted = PlantedScores(monkeypatch)
     for settings, words in (
         ({"trials": 0}, "trials=0"),
         ({"encoder": "gin"}, "no encoder 'gin'"),
@@ -264,13 +266,13 @@ def test_rubbish_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(UsageError, match=words):
             search(**settings)
-    assert judge.seen == []
+    assert planted.seen == []
 
 
 def test_optuna_says_nothing_and_speaks_again_after(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    Judge(monkeypatch)
+    PlantedScores(monkeypatch)
     before = optuna.logging.get_verbosity()
     search()
     assert capfd.readouterr() == ("", "")
@@ -279,11 +281,11 @@ def test_optuna_says_nothing_and_speaks_again_after(
 
 
 def test_without_optuna_there_is_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = Judge(monkeypatch)
+    planted = PlantedScores(monkeypatch)
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(UsageError, match=r'pip install "xtcl\[tune\]"'):
         search()
-    assert judge.seen == []
+    assert planted.seen == []
 
 
 def test_importing_the_module_does_not_import_optuna() -> None:
@@ -536,7 +538,7 @@ def test_other_hidden_data_change_the_score_and_nothing_of_the_fit(
     assert other_score != score
     assert other_fit.fitted.embedding.numpy().tobytes() == fit.fitted.embedding.numpy().tobytes()
     assert other_fit.fitted.positives.tobytes() == fit.fitted.positives.tobytes()
-    assert other_fit.fitted.plan == fit.fitted.plan
+    assert other_fit.fitted.ensemble == fit.fitted.ensemble
     ours, theirs = fit.head.to_tensors(), other_fit.head.to_tensors()
     assert ours.keys() == theirs.keys()
     assert all(ours[name].tobytes() == theirs[name].tobytes() for name in ours)

@@ -223,7 +223,7 @@ def test_is_what_the_head_takes(
     assert predicted <= 1.2 * taken
 
 
-# What a training step takes on a GPU, where it is recorded beside the steps taken by hand.
+# The memory of a training step on a GPU: the captured step, and the steps before the capture.
 
 NODES_RECORDED_BYTES, COLUMNS_RECORDED_BYTES = 1000, 60
 
@@ -240,18 +240,18 @@ def work(task: str, encoder: str = "gcn", nodes: int = NODES_RECORDED_BYTES) -> 
     return Sizes("planned", task, *sizes, make_task(task).recipe(encoder), encoder)
 
 
-def told(known: Sizes, member: EncoderConfig) -> int:
+def counted_bytes(known: Sizes, member: EncoderConfig) -> int:
     return step_bytes(known, encoder_of(known, member), member.training)
 
 
 def on_both(known: Sizes, member: EncoderConfig) -> tuple[int, int]:
-    return told(known, member), told(replace(known, device="cuda"), member)
+    return counted_bytes(known, member), counted_bytes(replace(known, device="cuda"), member)
 
 
 @pytest.mark.parametrize("task", ["nodes", "links"])
 def test_a_recorded_step_is_there_beside_that_by_hand(task: str) -> None:
     known = work(task)
-    for plan in known.recipe.ensembles:
+    for plan in known.config.ensembles:
         for member in plan.encoders:
             cpu, gpu = on_both(known, member)
             assert gpu >= 2 * cpu
@@ -259,18 +259,18 @@ def test_a_recorded_step_is_there_beside_that_by_hand(task: str) -> None:
 
 def test_links_that_are_left_out_are_recorded_too() -> None:
     known = replace(work("links"), device="cuda")
-    member = known.recipe.ensembles[0].encoders[0]
+    member = known.config.ensembles[0].encoders[0]
     kept = replace(member, training=replace(member.training, link_dropout=0.0))
-    assert told(known, member) > told(known, kept)
+    assert counted_bytes(known, member) > counted_bytes(known, kept)
 
 
-def test_attention_and_mini_batches_are_not_recorded() -> None:
+def test_attention_and_mini_batches_are_not_captured() -> None:
     attention = work("nodes", "gat")
-    first = attention.recipe.ensembles[0].encoders[0]
+    first = attention.config.ensembles[0].encoders[0]
     cpu, gpu = on_both(attention, first)
     assert cpu < gpu < 1.5 * cpu
     known = work("nodes")
-    member = known.recipe.ensembles[0].encoders[0]
+    member = known.config.ensembles[0].encoders[0]
     batch = BatchConfig(neighbours=())
     cpu, gpu = on_both(known, replace(member, training=replace(member.training, batch=batch)))
     assert cpu < gpu < 1.5 * cpu
@@ -280,7 +280,7 @@ def test_by_hand_it_is_what_the_loss_of_a_gpu_takes(monkeypatch: pytest.MonkeyPa
     """On a CPU, where the loss can be had in the form that a GPU takes."""
     monkeypatch.setattr(loss, "FEW_POSITIVES", 0)
     known = replace(work("links"), device="cuda")
-    member = known.recipe.ensembles[0].encoders[0]
+    member = known.config.ensembles[0].encoders[0]
     member = replace(member, training=replace(member.training, link_dropout=0.0))
     encoder = GCNEncoder(COLUMNS_RECORDED_BYTES, **member.encoder)  # type: ignore[arg-type]
     x, links = encoder_inputs(
@@ -295,8 +295,8 @@ def test_by_hand_it_is_what_the_loss_of_a_gpu_takes(monkeypatch: pytest.MonkeyPa
     events = watched.profiler.kineto_results.events()
     changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
     taken = max(accumulate(int(size) for _, size in changes))
-    by_hand = told(known, member) / 2
-    assert taken <= by_hand <= 1.5 * taken
+    without_capture = counted_bytes(known, member) / 2
+    assert taken <= without_capture <= 1.5 * taken
 
 
 def test_mini_batches_come_in_where_a_recording_has_no_room() -> None:

@@ -73,7 +73,7 @@ LARGE = work(100_000, 1_000_000, 128, cap=32)
 def test_the_data_sets_train_over_the_whole_graph(name: str, task: str) -> None:
     known = work(*DATA_SETS[name], task=task)
     plan = plan_stages(known, 4 * GB)
-    assert plan.recipe == known.recipe
+    assert plan.recipe == known.config
     assert plan.relations_kept
     assert plan.block_rows == usual_rows(known)
     assert plan.peak <= 4 * GB
@@ -111,7 +111,7 @@ def test_equal_work_gets_equal_plans_and_less_memory_never_more() -> None:
 def test_blocks_fill_what_the_rest_leaves(rows: int) -> None:
     known = work(20_000, 40_000, 2)
     known = replace(
-        known, recipe=known.recipe.map_encoders(lambda m: replace(m, encoder={"width": 8}))
+        known, config=known.config.map_encoders(lambda m: replace(m, encoder={"width": 8}))
     )
     row = PAIR_BYTES * known.nodes
     smallest = plan_stages(known, 0)
@@ -124,13 +124,15 @@ def test_blocks_fill_what_the_rest_leaves(rows: int) -> None:
 def test_too_little_is_refused_with_the_numbers() -> None:
     exact = work(200_000, 400_000, 16)
     few = replace(
-        exact, recipe=exact.recipe.map_encoders(lambda m: replace(m, encoder={"width": 16}))
+        exact, config=exact.config.map_encoders(lambda m: replace(m, encoder={"width": 16}))
     )
     least = plan_stages(few, 0).peak
     assert plan_fit(few, least).block_rows == SMALLEST_BLOCK
-    with pytest.raises(BudgetError, match=r"'planned' needs about .* GB and the budget is") as told:
+    with pytest.raises(
+        BudgetError, match=r"'planned' needs about .* GB and the budget is"
+    ) as refused:
         plan_fit(few, least - 2**20)
-    assert told.value.exit_code == 4
+    assert refused.value.exit_code == 4
     with pytest.raises(BudgetError, match="Allow more memory, or use fewer attributes"):
         plan_fit(few, INTERPRETER)
 
@@ -138,10 +140,10 @@ def test_too_little_is_refused_with_the_numbers() -> None:
 def test_top_k_mode_is_named_where_it_would_fit() -> None:
     exact = work(400_000, 800_000, 4)
     narrow = replace(
-        exact, recipe=exact.recipe.map_encoders(lambda m: replace(m, encoder={"width": 8}))
+        exact, config=exact.config.map_encoders(lambda m: replace(m, encoder={"width": 8}))
     )
     capped = replace(
-        narrow, recipe=replace(narrow.recipe, sampler=replace(narrow.recipe.sampler, cap=32))
+        narrow, config=replace(narrow.config, sampler=replace(narrow.config.sampler, cap=32))
     )
     least, listed = plan_stages(narrow, 0).peak, plan_stages(capped, 0).peak
     assert listed < least
@@ -192,7 +194,7 @@ def _tight() -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cap", [None, 8, 32])
-def test_the_store_takes_what_was_told(cap: int | None, tmp_path: Path) -> None:
+def test_the_store_takes_what_was_planned(cap: int | None, tmp_path: Path) -> None:
     graph = load_dataset("cora")
     side = training_data(graph, make_split(graph, "nodes", 0))
     task = make_task("nodes")
@@ -200,8 +202,8 @@ def test_the_store_takes_what_was_told(cap: int | None, tmp_path: Path) -> None:
     recipe = replace(recipe, sampler=replace(recipe.sampler, cap=cap))
     sample_positives(side.graph, task, recipe, FitOptions(store=RelationStore(tmp_path)))
     taken = sum(path.stat().st_size for path in tmp_path.iterdir())
-    told = store_bytes(Sizes.of(side, "nodes", recipe, store=True))
-    assert taken / 2 < told < 2 * taken
+    refused = store_bytes(Sizes.of(side, "nodes", recipe, store=True))
+    assert taken / 2 < refused < 2 * taken
     assert store_bytes(Sizes.of(side, "nodes", recipe)) == 0
 
 

@@ -23,8 +23,8 @@ DATA = TrainingData(GRAPH)
 
 def sizes(task: str = "nodes", cap: int | None = None) -> Sizes:
     known = expected_sizes(GRAPH, task, 0.5)
-    sampler = replace(known.recipe.sampler, cap=cap)
-    return replace(known, recipe=replace(known.recipe, sampler=sampler))
+    sampler = replace(known.config.sampler, cap=cap)
+    return replace(known, config=replace(known.config, sampler=sampler))
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_of_links_the_labels_are_not_read() -> None:
     # Of seven relations six read links, and are prepared for every fold; all of that twice.
     known = sizes("links")
     rows = 2 * (known.queries + known.nodes) / 64
-    folds = known.recipe.crossfit
+    folds = known.config.crossfit
     link_relations = 6
     prepared = 2 * (7 + folds * link_relations)
     assert relation_seconds(DATA, known) == pytest.approx(7 * rows + prepared)

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from xtcl.errors import UsageError
 from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
+from xtcl.relations.custom import FunctionRelation, MatrixRelation
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.link import Link
-from xtcl.relations.own import FunctionRelation, MatrixRelation
 from xtcl.relations.registry import (
     PAPER_RELATIONS,
     forget_relation,

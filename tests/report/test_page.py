@@ -177,11 +177,11 @@ def test_links_show_what_applies() -> None:
 
 def test_a_report_tells_how_far_it_is(tmp_path: Path) -> None:
     model = small_model(epochs=2).fit(small_graph())
-    told = Recorder()
-    model.set_params(progress=told).report(tmp_path / "page.html")
-    assert told.names == ["resampling weights", "looking at nodes", "writing the page"]
-    assert [steps for _, steps, _ in told.stages] == [5, 4, 2]
-    assert all(sum(done) == steps for _, steps, done in told.stages)
+    stages_of_page = Recorder()
+    model.set_params(progress=stages_of_page).report(tmp_path / "page.html")
+    assert stages_of_page.names == ["resampling weights", "looking at nodes", "writing the page"]
+    assert [steps for _, steps, _ in stages_of_page.stages] == [5, 4, 2]
+    assert all(sum(done) == steps for _, steps, done in stages_of_page.stages)
 
 
 def test_a_fit_on_everything_has_nothing_held_out() -> None:
@@ -194,7 +194,7 @@ def test_a_task_of_one_s_own_has_no_answers() -> None:
     graph = small_graph()
     own = CustomTask(lambda u, v: (u[:, None] + v) % 2 == 0, np.arange(30))
     found = summarise(small_model(own, epochs=2).fit(graph))
-    assert found.task == "own"
+    assert found.task == "custom"
     assert found.nodes is None
     assert found.relations
 

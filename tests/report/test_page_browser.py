@@ -89,8 +89,8 @@ def _find(browser: Any, selector: str) -> Any:
 
 
 def _tells_of(browser: Any, tip: Any, name: str) -> bool:
-    told = browser.execute_script("return arguments[0].firstChild?.textContent", tip)
-    return bool(tip.is_displayed() and told == name)
+    label = browser.execute_script("return arguments[0].firstChild?.textContent", tip)
+    return bool(tip.is_displayed() and label == name)
 
 
 def _soon(browser: Any, holds: Callable[[], bool]) -> None:

@@ -33,8 +33,10 @@ def written(path: Path, recipe: FitConfig | None = None) -> Path:
 @pytest.mark.parametrize(("task", "encoder"), EVERY)
 def test_recipes_come_back_as_they_were(task: str, encoder: str, tmp_path: Path) -> None:
     default = make_task(task).recipe(encoder)
-    knobs = parameters_of(task, default)
-    far = apply_values(default, knobs, {knob.name: knob.values[-1] for knob in knobs})
+    parameters = parameters_of(task, default)
+    far = apply_values(
+        default, parameters, {parameter.name: parameter.values[-1] for parameter in parameters}
+    )
     for recipe in (
         default,
         far,

@@ -16,7 +16,7 @@ from small_runs import (
     TRAINING,
     Interrupter,
     Recorder,
-    judged_recipe,
+    early_stopping_recipe,
     narrow,
     saved_files,
     small_graph,
@@ -169,7 +169,7 @@ def fit_judged(**settings: Any) -> XTCL:
     """A fit of links in which hidden links choose plan, epochs and scorer."""
     graph = small_graph()
     checkpoints = settings.pop("checkpoints", None)
-    model = XTCL("links", recipe=judged_recipe("gcn", 30), device="cpu", **settings)
+    model = XTCL("links", recipe=early_stopping_recipe("gcn", 30), device="cpu", **settings)
     return model.fit(graph, small_split(graph, "links"), checkpoints=checkpoints)
 
 

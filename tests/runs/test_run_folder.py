@@ -17,8 +17,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from small_runs import (
+    early_stopping_recipe,
     files_of,
-    judged_recipe,
     python,
     saved_files,
     small_graph,
@@ -219,7 +219,7 @@ def _renamed(graph: Graph, ids: list[Any]) -> Any:
 @pytest.mark.parametrize("task", ["nodes", "links"])
 def test_a_recipe_that_was_given_is_saved_and_loaded(task: str, tmp_path: Path) -> None:
     graph = small_graph()
-    given = TWO if task == "nodes" else judged_recipe("gcn", 12)
+    given = TWO if task == "nodes" else early_stopping_recipe("gcn", 12)
     model = XTCL(task, recipe=given, device="cpu").fit(graph)
     model.save(tmp_path)
     loaded = XTCL.load(tmp_path)
@@ -344,13 +344,13 @@ def test_the_config_is_the_recipe() -> None:
 
 
 def test_the_config_has_the_epochs_that_hidden_links_found() -> None:
-    model = XTCL("links", recipe=judged_recipe("gcn", 37), device="cpu").fit(small_graph())
+    model = XTCL("links", recipe=early_stopping_recipe("gcn", 37), device="cpu").fit(small_graph())
     config = tomllib.loads(config_text(model))
     given = {m["training"]["epochs"] for p in config["recipe"]["ensembles"] for m in p["encoders"]}
     assert given == {37}
     epochs = [member["training"]["epochs"] for member in config["plan"]["encoders"]]
     assert epochs == [len(curve) for curve in model.loss_curves_]
-    assert all(0 < number < 37 for number in epochs)  # the judge is asked every few epochs
+    assert all(0 < number < 37 for number in epochs)  # embeddings are scored every few epochs
 
 
 def without_none(value: Any) -> Any:

@@ -12,7 +12,7 @@ from strategies import make_graph, make_view, views
 from xtcl.errors import DataError, UsageError
 from xtcl.relations.view import TrainingView
 from xtcl.sampling import folds as crossfit
-from xtcl.sampling import folds as judges
+from xtcl.sampling import folds as folds_module
 from xtcl.sampling.folds import (
     Fold,
     LabelledPairs,
@@ -28,12 +28,14 @@ from xtcl.sampling.folds import (
 COUNT = 12
 
 
-def check(judge: PairLabels, alike: np.ndarray, counts: np.ndarray, queries: np.ndarray) -> None:
-    """`judge` says of some pairs what the matrices [V, V] do, and the right totals."""
+def check(
+    pair_labels: PairLabels, alike: np.ndarray, counts: np.ndarray, queries: np.ndarray
+) -> None:
+    """`pair_labels` gives the entries of the matrices [V, V], and the right totals."""
     listed = np.random.default_rng(0).random(alike.shape) < 0.3
     listed[:, ~counts.any(axis=0)] = False  # nodes that are no candidates
     row, node = np.nonzero(listed[queries])
-    said = asked(judge, queries, row, node)
+    said = asked(pair_labels, queries, row, node)
     counted = said.counted.numpy()
     np.testing.assert_array_equal(said.alike[counted], alike[queries[row], node][counted])
     np.testing.assert_array_equal(counted, counts[queries[row], node])
@@ -42,8 +44,8 @@ def check(judge: PairLabels, alike: np.ndarray, counts: np.ndarray, queries: np.
     np.testing.assert_array_equal(said.totals, expected)
 
 
-def asked(judge: PairLabels, *arrays: np.ndarray) -> LabelledPairs:
-    return judge(torch.device("cpu"))(*(torch.from_numpy(array) for array in arrays))
+def asked(pair_labels: PairLabels, *arrays: np.ndarray) -> LabelledPairs:
+    return pair_labels(torch.device("cpu"))(*(torch.from_numpy(array) for array in arrays))
 
 
 nodes = st.lists(st.integers(0, COUNT - 1), min_size=1, unique=True).map(np.array)
@@ -60,9 +62,9 @@ def test_classes_and_functions(
     counts = np.isin(np.arange(COUNT), candidates) & ~np.eye(COUNT, dtype=bool)
     check(label_pairs_by_class(classes, candidates), alike, counts, np.sort(queries))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judges, "_PAIRS_PER_CALL", at_once)
-        judge = label_pairs_by_indicator(lambda u, v: alike[np.ix_(u, v)], candidates)
-    check(judge, alike, counts, np.sort(queries))
+        patch.setattr(folds_module, "_PAIRS_PER_CALL", at_once)
+        pair_labels = label_pairs_by_indicator(lambda u, v: alike[np.ix_(u, v)], candidates)
+    check(pair_labels, alike, counts, np.sort(queries))
 
 
 @given(st.lists(st.tuples(*[st.integers(0, COUNT - 1)] * 2, st.booleans())), nodes)
@@ -93,8 +95,8 @@ def test_given_pairs(given_pairs: dict[tuple[int, int], bool], queries: np.ndarr
     for pair, answer in given_pairs.items():
         alike[pair], counts[pair] = answer, True
     keys = np.flatnonzero(counts)
-    judge = label_given_pairs(keys, alike.ravel()[keys], COUNT)
-    check(judge, alike, counts, np.sort(queries))
+    pair_labels = label_given_pairs(keys, alike.ravel()[keys], COUNT)
+    check(pair_labels, alike, counts, np.sort(queries))
 
 
 def test_many_labels_make_no_table_of_pairs() -> None:

@@ -91,8 +91,10 @@ def test_heights_give_the_same_tables_on_every_kind_of_graph(
 ) -> None:
     nodes = np.arange(view.num_nodes)
 
-    judge = label_pairs_by_indicator(lambda u, v: view.labels[u][:, None] == view.labels[v], nodes)
-    fold = Fold(view, nodes, nodes, judge)
+    pair_labels = label_pairs_by_indicator(
+        lambda u, v: view.labels[u][:, None] == view.labels[v], nodes
+    )
+    fold = Fold(view, nodes, nodes, pair_labels)
     rows = paper_rows(view, (0.5, 0.99))
     table, whole = count_patterns(fold, rows, height), count_patterns(fold, rows, 10**6)
     np.testing.assert_array_equal(table.codes, whole.codes)
@@ -104,8 +106,8 @@ def test_heights_give_the_same_tables_on_every_kind_of_graph(
 def test_candidates_may_come_in_any_order(share: float) -> None:
     view = make_view(20, 2)
     chosen = np.random.default_rng(0).permutation(20)[: int(20 * share)]
-    judge = label_pairs_by_indicator(lambda u, v: (u[:, None] + v) % 3 == 0, chosen)
-    fold = Fold(view, np.arange(20), chosen, judge)
+    pair_labels = label_pairs_by_indicator(lambda u, v: (u[:, None] + v) % 3 == 0, chosen)
+    fold = Fold(view, np.arange(20), chosen, pair_labels)
     rows = paper_rows(view, (0.9,))
     assert as_counter(count_patterns(fold, rows, 7)) == counted_one_by_one(fold, rows)
 

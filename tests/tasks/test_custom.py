@@ -34,7 +34,9 @@ def near(u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return np.asarray(np.abs(u[:, None] - v) < 5)
 
 
-def judged(task: CustomTask, folds: int) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+def labelled_pairs(
+    task: CustomTask, folds: int
+) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
     """The ordered pairs that count, and those of them that are alike, over all folds."""
     counted, alike = set(), set()
     for fold in task.folds(view_of(), folds, np.random.default_rng(0)):
@@ -50,12 +52,12 @@ def judged(task: CustomTask, folds: int) -> tuple[set[tuple[int, int]], set[tupl
 
 def test_literally_all_known_pairs_are_judged_by_the_function() -> None:
     known = [3, 4, 9, 20, 41]
-    counted, alike = judged(CustomTask(near, np.array(known)), folds=0)
+    counted, alike = labelled_pairs(CustomTask(near, np.array(known)), folds=0)
     assert counted == {(u, v) for u in known for v in known if u != v}
     assert alike == {(u, v) for u, v in counted if abs(u - v) < 5}
 
 
-def test_cross_fitting_judges_pairs_inside_a_fold_and_hides_their_labels() -> None:
+def test_cross_fitting_labels_pairs_inside_a_fold_and_hides_their_labels() -> None:
     task = CustomTask(near, np.arange(20))
     folds = task.folds(view_of(), 4, np.random.default_rng(0))
     assert sorted(np.concatenate([fold.queries for fold in folds]).tolist()) == list(range(20))
@@ -139,8 +141,10 @@ def test_tasks_by_name() -> None:
         assert made.name == name
     own = CustomTask(near, np.arange(9))
     assert make_task(own) is own
-    with pytest.raises(UsageError, match=r"There is no task 'own'. Known: nodes, links; or give"):
-        make_task("own")
+    with pytest.raises(
+        UsageError, match=r"There is no task 'custom'. Known: nodes, links; or give"
+    ):
+        make_task("custom")
 
 
 def test_all_of_the_best_candidates_are_positives() -> None:

@@ -67,8 +67,8 @@ def test_nodes_end_in_logistic_regression_fitted_twice(monkeypatch: pytest.Monke
     assert (expected.coef_ != first.coef_).any()
     np.testing.assert_array_equal(fitted.head.coef_, expected.coef_)
     assert isinstance(fitted.answer, NodePredictions)
-    told = expected.calibrated().predict_proba(z, 3)
-    np.testing.assert_array_equal(fitted.answer.probabilities, told)
+    calibrated = expected.calibrated().predict_proba(z, 3)
+    np.testing.assert_array_equal(fitted.answer.probabilities, calibrated)
 
 
 def test_links_fit_first_on_fewer_links_with_every_plan_and_then_with_one() -> None:
@@ -184,8 +184,8 @@ def test_without_a_recipe_the_task_s_own_is_used() -> None:
     default = fit_task(side, NodeClassification())
     recipe = NodeClassification().recipe("gcn")
     named = fit_task(side, NodeClassification(), recipe, FitOptions())
-    assert default.fitted.plan.attributes == recipe.ensembles[0].attributes
-    trained = zip(default.fitted.plan.encoders, recipe.ensembles[0].encoders, strict=True)
+    assert default.fitted.ensemble.attributes == recipe.ensembles[0].attributes
+    trained = zip(default.fitted.ensemble.encoders, recipe.ensembles[0].encoders, strict=True)
     for member, before in trained:
         assert (member.encoder, member.training) == (before.encoder, before.training)
     np.testing.assert_array_equal(default.fitted.embedding, named.fitted.embedding)
@@ -242,7 +242,7 @@ def test_a_cautious_member_weighs_less_where_positives_are_doubtful() -> None:
     )
     found = sample_positives(side.graph, task, recipe, options)
     assert 0.05 <= found.trust < 0.95
-    plan = train_ensemble(side.graph, task, recipe, recipe.ensembles[0], found, options).plan
+    plan = train_ensemble(side.graph, task, recipe, recipe.ensembles[0], found, options).ensemble
     assert [member.weight for member in plan.encoders] == [0.6, 0.6 * found.trust**2]
     # The trust is in the weight now: a second look must not apply it again.
     assert [member.trust_exponent for member in plan.encoders] == [0.0, 0.0]
@@ -274,7 +274,7 @@ def test_the_embedding_is_what_the_joined_encoder_says(
     with torch.no_grad():
         again = fitted.encoder(*encoder_inputs(side.graph, torch.device("cpu")))
     np.testing.assert_array_equal(fitted.embedding, again.numpy())
-    assert fitted.embedding.shape == (80, fitted.plan.width(16))
+    assert fitted.embedding.shape == (80, fitted.ensemble.width(16))
 
 
 def test_positives_too_unlikely_are_left_out_and_the_rest_is_trusted_less() -> None:

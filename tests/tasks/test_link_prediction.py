@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_runs import judged_recipe
+from small_runs import early_stopping_recipe
 from torch import Tensor
 
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, TrainingConfig
@@ -93,7 +93,7 @@ class Planted(Trial):
         super().__init__(LinkPrediction(), FitConfig(), FitOptions(seed=SEED))
         self.embeddings = embeddings
         self.graphs: list[Graph] = []
-        self.judges: list[EmbeddingScorer | None] = []
+        self.seen_scorers: list[EmbeddingScorer | None] = []
         self.to_beat: list[float] = []
 
     def sample(self, graph: Graph) -> SampledPositives:
@@ -112,12 +112,12 @@ class Planted(Trial):
         """Note the scorer."""
         assert graph is self.graphs[-1]
         assert sampled is SAMPLED
-        self.judges.append(scorer)
+        self.seen_scorers.append(scorer)
         self.to_beat.append(best_other)
         (encoder,) = ensemble.encoders
         stopped = replace(encoder, training=replace(encoder.training, epochs=17))
         embedding = torch.from_numpy(self.embeddings[str(encoder.encoder["name"])])
-        return planted(embedding, EnsembleConfig((stopped,)), len(self.judges) / 10)
+        return planted(embedding, EnsembleConfig((stopped,)), len(self.seen_scorers) / 10)
 
     def choose(self, *names: str, stop_early: bool = True) -> Selected:
         """What link prediction chooses among the plans so named."""
@@ -126,7 +126,7 @@ class Planted(Trial):
 
 
 def name_of(choice: Selected) -> object:
-    return choice.plan.encoders[0].encoder["name"]
+    return choice.ensemble.encoders[0].encoder["name"]
 
 
 def pair_set(pairs: np.ndarray) -> set[tuple[int, int]]:
@@ -177,7 +177,7 @@ def test_no_stage_of_a_trial_sees_a_hidden_link(monkeypatch: pytest.MonkeyPatch)
     original_sampler = pipeline.fit_sampler
     monkeypatch.setattr(pipeline, "fit_sampler", spy_sampler)
     monkeypatch.setattr(pipeline, "train", spy_train)
-    recipe = judged_recipe("gcn", 10)
+    recipe = early_stopping_recipe("gcn", 10)
     fit_task(SIDE, LinkPrediction(), recipe, FitOptions(seed=SEED))
     kept, whole = pair_set(LINKS.kept[0]), pair_set(SIDE.graph.edges)
     assert views == [kept, whole]
@@ -219,9 +219,9 @@ def test_one_plan_still_chooses_a_scorer() -> None:
 
 @pytest.mark.slow
 def test_the_judge_is_the_auc_of_cosines_on_hidden_links() -> None:
-    judge = cosine_auc(LINKS, CPU)
+    auc_of = cosine_auc(LINKS, CPU)
     for z in (CLASSES, NOISE):
-        assert judge(torch.from_numpy(z)) == pytest.approx(hidden_auc(z), abs=1e-9)
+        assert auc_of(torch.from_numpy(z)) == pytest.approx(hidden_auc(z), abs=1e-9)
 
 
 @pytest.mark.slow
@@ -229,16 +229,16 @@ def test_the_judge_is_the_auc_of_cosines_on_hidden_links() -> None:
 def test_a_judge_is_there_where_training_may_stop_early(stop_early: bool) -> None:
     trial = Planted(a=CLASSES, b=NOISE)
     choice = trial.choose("a", "b", stop_early=stop_early)
-    assert [judge is not None for judge in trial.judges] == [stop_early] * 2
+    assert [auc_of is not None for auc_of in trial.seen_scorers] == [stop_early] * 2
     assert trial.to_beat == [-float("inf"), 0.1]  # each plan knows the best verdict before it
-    for judge in trial.judges:
-        assert judge is None or judge(torch.from_numpy(NOISE)) == pytest.approx(hidden_auc(NOISE))
-    assert choice.plan.encoders[0].training.epochs == 17  # what the trial says counts
+    for auc_of in trial.seen_scorers:
+        assert auc_of is None or auc_of(torch.from_numpy(NOISE)) == pytest.approx(hidden_auc(NOISE))
+    assert choice.ensemble.encoders[0].training.epochs == 17  # what the trial says counts
 
 
 @pytest.mark.slow
 def test_the_epochs_are_those_after_which_the_judge_saw_the_best() -> None:
-    """Against training anew for every number of epochs at which the judge is asked."""
+    """Against training anew for every number of epochs at which embeddings are scored."""
     training = TrainingConfig(epochs=70, anchors=None, weight_decay=0.0, learning_rate=0.1)
     member = EncoderConfig({"width": 8, "hops": 1, "dropout": 0.2}, training)
     recipe = FitConfig(
@@ -261,22 +261,22 @@ def test_the_epochs_are_those_after_which_the_judge_saw_the_best() -> None:
             break
     best_epochs = watch.best_epoch
     whole = fit_task(SIDE, LinkPrediction(), recipe, options).fitted
-    assert [member.training.epochs for member in whole.plan.encoders] == [best_epochs]
+    assert [member.training.epochs for member in whole.ensemble.encoders] == [best_epochs]
     assert [len(curve) for curve in whole.losses] == [best_epochs]
-    assert 0 < best_epochs < 70  # the judge did have a say
+    assert 0 < best_epochs < 70  # the scores decided
 
 
 @pytest.mark.slow
 def test_without_stop_early_the_recipe_s_epochs_are_kept() -> None:
-    recipe = replace(judged_recipe("gcn", 13), stop_early=False)
+    recipe = replace(early_stopping_recipe("gcn", 13), stop_early=False)
     fitted = fit_task(SIDE, LinkPrediction(), recipe, FitOptions(seed=SEED)).fitted
-    assert fitted.plan in recipe.ensembles
+    assert fitted.ensemble in recipe.ensembles
     assert [len(curve) for curve in fitted.losses] == [13]
 
 
 @pytest.mark.slow
 def test_fewer_epochs_than_the_judge_waits_for_are_all_trained() -> None:
-    fitted = fit_task(SIDE, LinkPrediction(), judged_recipe("gcn", 4), FitOptions()).fitted
+    fitted = fit_task(SIDE, LinkPrediction(), early_stopping_recipe("gcn", 4), FitOptions()).fitted
     assert [len(curve) for curve in fitted.losses] == [4]
 
 
@@ -324,7 +324,7 @@ def test_a_choice_survives_a_checkpoint(scored: bool) -> None:
     scorer = SignalHead.of(choose_scorer(LINKS, CLASSES, SEED)) if scored else None
     choice = Selected(EnsembleConfig(members, 1.2), scorer)
     again = Selected.from_tensors(choice.to_tensors())
-    assert again.plan == choice.plan
+    assert again.ensemble == choice.ensemble
     if scorer is None:
         assert again.scorer is None
     else:

@@ -435,8 +435,8 @@ def test_ten_rows_without_a_mistake_are_no_certainty() -> None:
     scores = 2 * torch.eye(3, dtype=torch.float64)[torch.arange(10) % 3]
     factor = inverse_temperature(scores, torch.arange(10) % 3)
     assert factor < INVERSE_TEMPERATURES[-1]
-    told = (factor * scores).softmax(dim=1).max(dim=1).values
-    np.testing.assert_allclose(told, 11 / 13, atol=0.03)
+    probabilities = (factor * scores).softmax(dim=1).max(dim=1).values
+    np.testing.assert_allclose(probabilities, 11 / 13, atol=0.03)
 
 
 def test_agreeing_undoes_a_factor() -> None:
@@ -468,12 +468,12 @@ def test_calibration_keeps_classes_and_makes_held_out_labels_likelier() -> None:
         split = node_split(graph, 0.3, seed=seed)
         model = small_model(width=16, random_state=seed).fit(graph, split)
         plain = model.head_.predict_proba(model.embedding_, graph.num_classes)
-        told = model.predict_proba()
-        np.testing.assert_array_equal(told.argmax(axis=1), plain.argmax(axis=1))
+        probabilities = model.predict_proba()
+        np.testing.assert_array_equal(probabilities.argmax(axis=1), plain.argmax(axis=1))
         assert graph.labels is not None
         truth = graph.labels[split.test]
         before.append(log_loss(truth, plain[split.test]))
-        after.append(log_loss(truth, told[split.test]))
+        after.append(log_loss(truth, probabilities[split.test]))
     assert np.mean(after) < np.mean(before) - 0.01
 
 

@@ -21,7 +21,7 @@ from xtcl.tasks.newton_cg import (
     solve_path,
 )
 
-STRENGTHS = [0.3, 30.0, 3000.0]
+PATH_OF_C = [0.3, 30.0, 3000.0]
 
 
 CLASSES = 3
@@ -56,24 +56,24 @@ def test_every_problem_meets_the_promised_error() -> None:
     rows, codes = data()
     kept = folds(60, 4)
     for tolerance in (1e-3, 1e-9):
-        path = solve_path(rows, codes, CLASSES, STRENGTHS, tolerance, kept)
-        for strength, fit in zip(STRENGTHS, path, strict=True):
+        path = solve_path(rows, codes, CLASSES, PATH_OF_C, tolerance, kept)
+        for C, fit in zip(PATH_OF_C, path, strict=True):
             assert fit.coef.shape == (4, CLASSES, 12)
             assert fit.intercept.shape == (4, CLASSES)
             for p, mask in enumerate(kept):
-                slope = gradient(rows[mask], codes[mask], fit.coef[p], fit.intercept[p], strength)
+                grad = gradient(rows[mask], codes[mask], fit.coef[p], fit.intercept[p], C)
                 # |W - W*| <= C |gradient|
-                assert strength * slope.norm() <= 1.01 * tolerance * fit.coef[p].norm()
+                assert C * grad.norm() <= 1.01 * tolerance * fit.coef[p].norm()
 
 
 @pytest.mark.parametrize("problems", [1, 5])
 def test_problems_at_once_are_problems_alone_with_the_other_rows_left_out(problems: int) -> None:
     rows, codes = data()
     kept = folds(60, problems)
-    together = list(solve_path(rows, codes, CLASSES, STRENGTHS, 1e-10, kept))
+    together = list(solve_path(rows, codes, CLASSES, PATH_OF_C, 1e-10, kept))
     for p, mask in enumerate(kept):
-        masked = solve_path(rows, codes, CLASSES, STRENGTHS, 1e-10, mask[None])
-        without = solve_path(rows[mask], codes[mask], CLASSES, STRENGTHS, 1e-10)
+        masked = solve_path(rows, codes, CLASSES, PATH_OF_C, 1e-10, mask[None])
+        without = solve_path(rows[mask], codes[mask], CLASSES, PATH_OF_C, 1e-10)
         for fit, one, two in zip(together, masked, without, strict=True):
             for found, *alone in zip(fit, one, two, strict=True):
                 for expected in alone:
@@ -114,7 +114,7 @@ def test_where_the_search_starts_changes_its_length_alone(
 def test_steps_in_single_precision_find_fits_of_any_size(scale: float) -> None:
     rows, codes = data()
     (usual,) = solve_path(rows, codes, CLASSES, [3.0], 1e-10)
-    # J is the same for rows scale x, weights W / scale and the strength C / scale^2.
+    # J is the same for rows scale x, weights W / scale and C / scale^2.
     (found,) = solve_path(scale * rows, codes, CLASSES, [3.0 / scale**2], 1e-10)
     torch.testing.assert_close(scale * found.coef, usual.coef, rtol=1e-7, atol=1e-8)
 
@@ -124,7 +124,7 @@ def test_a_search_that_single_precision_cannot_end_ends(monkeypatch: pytest.Monk
     codes = torch.arange(200) % CLASSES
     centres, spread = (torch.randn(n, 50, generator=noise).double() for n in (CLASSES, 200))
     rows = (3 * centres[codes] + spread) * torch.logspace(0, -4, 50).double()
-    rows = rows / rows.norm(dim=1, keepdim=True)  # told apart without a mistake
+    rows = rows / rows.norm(dim=1, keepdim=True)  # separable
     tried = []
     search = newton_cg._newton
 
@@ -135,17 +135,17 @@ def test_a_search_that_single_precision_cannot_end_ends(monkeypatch: pytest.Monk
     monkeypatch.setattr(newton_cg, "_newton", recorded)
     (fit,) = solve_path(rows, codes, CLASSES, [1e7], 1e-9)
     assert tried == [True, False]
-    slope = gradient(rows, codes, fit.coef[0], fit.intercept[0], 1e7)
-    assert 1e7 * slope.norm() <= 1e-6 * fit.coef.norm()
+    grad = gradient(rows, codes, fit.coef[0], fit.intercept[0], 1e7)
+    assert 1e7 * grad.norm() <= 1e-6 * fit.coef.norm()
 
 
 def test_all_c_values_at_once_are_the_c_values_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, codes = data()
     kept = folds(60, 3)
-    in_turn = list(solve_path(rows, codes, CLASSES, STRENGTHS, 1e-10, kept))
+    in_turn = list(solve_path(rows, codes, CLASSES, PATH_OF_C, 1e-10, kept))
     monkeypatch.setattr(newton_cg, "_solve_in_turn", newton_cg._solve_all_at_once)  # as a GPU does
-    at_once = list(solve_path(rows, codes, CLASSES, STRENGTHS, 1e-10, kept))
-    assert len(at_once) == len(STRENGTHS)
+    at_once = list(solve_path(rows, codes, CLASSES, PATH_OF_C, 1e-10, kept))
+    assert len(at_once) == len(PATH_OF_C)
     for found, expected in zip(at_once, in_turn, strict=True):
         torch.testing.assert_close(found.coef, expected.coef, rtol=1e-7, atol=1e-8)
         torch.testing.assert_close(found.intercept, expected.intercept, rtol=1e-7, atol=1e-8)
@@ -195,7 +195,7 @@ def test_a_problem_without_a_row_of_some_class_is_an_error_and_not_a_number() ->
         list(solve_path(rows, codes, CLASSES, [3.0], 1e-9, kept))
 
 
-# The lowest point of a parabola, against the whole Hessian written out.
+# The minimum of a quadratic model, against the whole Hessian written out.
 
 PROBLEMS, CLASSES_PARABOLA, ROWS, COLUMNS = 2, 3, 20, 5
 
@@ -211,7 +211,7 @@ DEVICES = [
 ]
 
 
-def parabola(seed: int = 0) -> QuadraticModel:
+def quadratic_model(seed: int = 0) -> QuadraticModel:
     """Around random chances; the second problem leaves the first rows out."""
     noise = torch.Generator().manual_seed(seed)
     rows = torch.randn(
@@ -251,7 +251,7 @@ def to(model: QuadraticModel, device: str) -> QuadraticModel:
 
 
 def test_curvature_is_the_hessian() -> None:
-    model = parabola()
+    model = quadratic_model()
     v = some_weights()
     for problem in range(PROBLEMS):
         expected = hessian(model, problem) @ v[problem].flatten()
@@ -259,13 +259,13 @@ def test_curvature_is_the_hessian() -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_searches_of_one_design_find_the_lowest_point_of_each_parabola(device: str) -> None:
-    lowest = ConjugateGradient()
+def test_searches_of_one_design_find_the_minimum_of_each_quadratic_model(device: str) -> None:
+    minimise = ConjugateGradient()
     for seed in range(3):
-        model = parabola(seed)
+        model = quadratic_model(seed)
         right = some_weights(seed)
         fine = torch.full((PROBLEMS,), 1e-12, dtype=torch.float64)
-        found = lowest(to(model, device), right.to(device), fine.to(device)).cpu()
+        found = minimise(to(model, device), right.to(device), fine.to(device)).cpu()
         for problem in range(PROBLEMS):
             expected = torch.linalg.solve(hessian(model, problem), right[problem].flatten())
             torch.testing.assert_close(found[problem].flatten(), expected)
@@ -273,7 +273,7 @@ def test_searches_of_one_design_find_the_lowest_point_of_each_parabola(device: s
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_what_is_fine_already_stands_still_while_others_go_on(device: str) -> None:
-    model = parabola()
+    model = quadratic_model()
     right = some_weights()
     forcing = torch.tensor([1.0, 1e-12], dtype=torch.float64)
     found = ConjugateGradient()(to(model, device), right.to(device), forcing.to(device)).cpu()
@@ -283,7 +283,7 @@ def test_what_is_fine_already_stands_still_while_others_go_on(device: str) -> No
 
 
 def test_a_coarse_search_ends_as_soon_as_its_residual_is_small_enough() -> None:
-    model = parabola()
+    model = quadratic_model()
     right = some_weights()
 
     def size(v: Tensor) -> Tensor:
@@ -356,9 +356,9 @@ def test_a_fit_of_turned_rows_is_a_fit_of_the_rows(
     monkeypatch.setattr(module, "MAX_SPAN_ROWS", few)
     rows, codes = correlated(n, d), torch.arange(n) % 3
     turned = rotate_rows(rows)
-    strengths = [0.1, 10.0, 1e4]
-    short = solve_path(turned.coordinates, codes, 3, strengths, 1e-10)
-    long = solve_path(rows, codes, 3, strengths, 1e-10)
+    values_of_c = [0.1, 10.0, 1e4]
+    short = solve_path(turned.coordinates, codes, 3, values_of_c, 1e-10)
+    long = solve_path(rows, codes, 3, values_of_c, 1e-10)
     for in_axes, expected in zip(short, long, strict=True):
         found = turned.unrotate(in_axes)
         torch.testing.assert_close(found.coef, expected.coef, rtol=1e-6, atol=1e-8)

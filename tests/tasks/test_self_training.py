@@ -16,7 +16,7 @@ CLASSES = np.array([1, 2, 4])  # codes need not be 0, 1, ...
 
 
 def blobs(spread: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of three classes, their classes, and the few whose class is told."""
+    """Rows of three classes, their classes, and the few whose class is known."""
     rng = np.random.default_rng(seed)
     kind = np.repeat(np.arange(3), 60)
     rows = 2.0 * rng.normal(size=(3, 6))[kind] + spread * rng.normal(size=(180, 6)) + 1.0
@@ -32,19 +32,19 @@ def by_the_book(
     head: LogisticHead, rows: np.ndarray, labels: np.ndarray, known: np.ndarray
 ) -> np.ndarray:
     """Chances of all rows under scikit-learn; the sure answers are found one by one."""
-    taken, told = [], []
+    taken, classes = [], []
     for node, row in enumerate(rows):
         chance = head.predict_proba(row[None])[0]
         if node in known:
             taken.append(node)
-            told.append(labels[node])
+            classes.append(labels[node])
         elif chance.max() > SELF_TRAINING_THRESHOLD:
             taken.append(node)
-            told.append(int(np.argmax(chance)))
+            classes.append(int(np.argmax(chance)))
     centred = rows - rows[taken].mean(axis=0)
     unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
     model = LogisticRegression(C=head.C_, tol=1e-10, max_iter=10_000)
-    return np.asarray(model.fit(unit[taken], told).predict_proba(unit))
+    return np.asarray(model.fit(unit[taken], classes).predict_proba(unit))
 
 
 def test_it_is_a_fit_on_labels_and_sure_answers() -> None:
@@ -70,7 +70,7 @@ def test_it_finds_classes_that_few_labels_do_not_show() -> None:
     assert np.mean(gains) > 0.005
 
 
-def test_told_labels_outweigh_answers() -> None:
+def test_known_labels_outweigh_predictions() -> None:
     rows, labels, known = blobs(spread=0.9)
     head = first_fit(rows, labels, known)
     wrong = np.roll(CLASSES, 1)[np.searchsorted(CLASSES, labels[known])]

@@ -23,10 +23,10 @@ def saying(scores: Iterable[float]) -> Callable[[Tensor], float]:
     return lambda _: next(prepared)
 
 
-def follow(watch: EarlyStopping, epochs: int) -> int:
+def follow(stopping: EarlyStopping, epochs: int) -> int:
     """The epoch a training would stop after, whose embedding of an epoch is its number."""
     for epoch in range(1, epochs + 1):
-        if watch.should_stop(epoch, partial(torch.tensor, float(epoch))):
+        if stopping.should_stop(epoch, partial(torch.tensor, float(epoch))):
             return epoch
     return epochs
 
@@ -67,16 +67,16 @@ def _first_best(seen: list[float]) -> int:
     epochs=st.integers(1, 30),
 )
 def test_is_the_rule(scores: list[float], every: int, patience: int, epochs: int) -> None:
-    watch = EarlyStopping(saying(scores), every, patience)
+    stopping = EarlyStopping(saying(scores), every, patience)
     best, last = rule(scores, every, patience, epochs)
-    assert follow(watch, epochs) == last
-    assert watch.best_epoch == best
+    assert follow(stopping, epochs) == last
+    assert stopping.best_epoch == best
     if best:
-        assert watch.embedding is not None
-        assert watch.embedding.item() == best
-        assert watch.best_score == scores[best // every - 1]
+        assert stopping.embedding is not None
+        assert stopping.embedding.item() == best
+        assert stopping.best_score == scores[best // every - 1]
     else:
-        assert watch.embedding is None
+        assert stopping.embedding is None
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_is_the_rule(scores: list[float], every: int, patience: int, epochs: int
     ],
 )
 def test_by_hand(scores: list[float], best: int, last: int) -> None:
-    watch = EarlyStopping(saying(scores), every=2, patience=2)
-    assert follow(watch, 12) == last
-    assert watch.best_epoch == best
+    stopping = EarlyStopping(saying(scores), every=2, patience=2)
+    assert follow(stopping, 12) == last
+    assert stopping.best_epoch == best
 
 
 @pytest.mark.parametrize(
@@ -104,11 +104,11 @@ def test_by_hand(scores: list[float], best: int, last: int) -> None:
     [(0.5, 14), (0.52, 14), (0.53, 8), (-float("inf"), 14)],  # 2 * 6 + 2, or 6 + 2
 )
 def test_what_is_far_behind_waits_less(best_other: float, last: int) -> None:
-    watch = EarlyStopping(
+    stopping = EarlyStopping(
         saying([0.1, 0.4, 0.5, *[0.5] * 9]), every=2, patience=2, best_other=best_other
     )
-    assert follow(watch, 24) == last
-    assert watch.best_epoch == 6
+    assert follow(stopping, 24) == last
+    assert stopping.best_epoch == 6
 
 
 def test_embeds_only_when_it_asks_and_scores_what_it_keeps() -> None:
@@ -124,18 +124,18 @@ def test_embeds_only_when_it_asks_and_scores_what_it_keeps() -> None:
         made.append(torch.zeros(1))
         return made[-1]
 
-    watch = EarlyStopping(scorer, every=3, patience=9)
+    stopping = EarlyStopping(scorer, every=3, patience=9)
     for epoch in range(1, 11):
-        watch.should_stop(epoch, embed)
+        stopping.should_stop(epoch, embed)
     assert len(made) == len(shown) == 3
-    assert watch.embedding is shown[0] is made[0]
+    assert stopping.embedding is shown[0] is made[0]
 
 
 def test_training_too_short_to_be_scored() -> None:
-    watch = EarlyStopping(saying([]), every=10)
-    assert follow(watch, 9) == 9
-    assert watch.embedding is None
-    assert watch.best_epoch == 0
+    stopping = EarlyStopping(saying([]), every=10)
+    assert follow(stopping, 9) == 9
+    assert stopping.embedding is None
+    assert stopping.best_epoch == 0
 
 
 @pytest.mark.parametrize("options", [{"every": 0}, {"patience": 0}, {"every": -1}])

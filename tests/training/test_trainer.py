@@ -512,7 +512,7 @@ def test_only_steps_that_are_surely_alike_are_replayed() -> None:
 
 # Training with early stopping.
 
-SETTINGS_TRAINER_WATCH = TrainingConfig(epochs=12, anchors=10, negatives=16)
+EARLY_STOPPING_SETTINGS = TrainingConfig(epochs=12, anchors=10, negatives=16)
 
 
 def best_is(number: int) -> Callable[[Tensor], float]:
@@ -532,26 +532,26 @@ def best_is(number: int) -> Callable[[Tensor], float]:
 def test_the_best_embedding_is_returned_and_training_stops(
     best: int, trained_for: int, encoder_options: dict[str, object]
 ) -> None:
-    watch, epochs = EarlyStopping(best_is(best), every=2, patience=2), []
-    _, watched = run(
+    stopping, epochs = EarlyStopping(best_is(best), every=2, patience=2), []
+    _, stopped = run(
         planted(30),
-        SETTINGS_TRAINER_WATCH,
+        EARLY_STOPPING_SETTINGS,
         encoder_options=encoder_options,
-        early_stopping=watch,
+        early_stopping=stopping,
         on_epoch=lambda epoch, _: epochs.append(epoch),
     )
     assert epochs == list(range(1, trained_for + 1))
-    assert len(watched.losses) == trained_for
-    assert watch.best_epoch == 2 * best
-    assert watched.embedding is watch.embedding
-    # As good as training for that long in the first place: being watched changes nothing.
+    assert len(stopped.losses) == trained_for
+    assert stopping.best_epoch == 2 * best
+    assert stopped.embedding is stopping.embedding
+    # As good as training for that long in the first place: early stopping changes nothing.
     short = TrainingConfig(epochs=2 * best, anchors=10, negatives=16)
     _, alone = run(planted(30), short, encoder_options=encoder_options)
-    assert alone.embedding.numpy().tobytes() == watched.embedding.numpy().tobytes()
-    assert alone.losses == watched.losses[: 2 * best]
+    assert alone.embedding.numpy().tobytes() == stopped.embedding.numpy().tobytes()
+    assert alone.losses == stopped.losses[: 2 * best]
 
 
-def test_the_judge_sees_embeddings_without_dropout_or_gradient() -> None:
+def test_the_scorer_sees_embeddings_without_dropout_or_gradient() -> None:
     shown: list[Tensor] = []
 
     def scorer(embedding: Tensor) -> float:
@@ -560,7 +560,7 @@ def test_the_judge_sees_embeddings_without_dropout_or_gradient() -> None:
 
     module, _ = run(
         planted(30),
-        SETTINGS_TRAINER_WATCH,
+        EARLY_STOPPING_SETTINGS,
         early_stopping=EarlyStopping(scorer, every=4, patience=3),
     )
     assert [tuple(each.shape) for each in shown] == [(30, 16)] * 3
@@ -572,18 +572,18 @@ def test_the_judge_sees_embeddings_without_dropout_or_gradient() -> None:
 
 
 @pytest.mark.parametrize(
-    "watch",
+    "stopping",
     [
         EarlyStopping(best_is(1), every=13),
         EarlyStopping(lambda _: float("nan"), every=2, patience=99),
     ],
-    ids=["never asked", "never pleased"],
+    ids=["never scored", "never a number"],
 )
-def test_without_a_score_the_last_embedding_is_returned(watch: EarlyStopping) -> None:
-    _, watched = run(planted(30), SETTINGS_TRAINER_WATCH, early_stopping=watch)
-    _, alone = run(planted(30), SETTINGS_TRAINER_WATCH)
-    assert watch.best_epoch == 0
-    assert torch.equal(watched.embedding, alone.embedding)
+def test_without_a_score_the_last_embedding_is_returned(stopping: EarlyStopping) -> None:
+    _, stopped = run(planted(30), EARLY_STOPPING_SETTINGS, early_stopping=stopping)
+    _, alone = run(planted(30), EARLY_STOPPING_SETTINGS)
+    assert stopping.best_epoch == 0
+    assert torch.equal(stopped.embedding, alone.embedding)
 
 
 def test_a_best_embedding_that_overflowed_is_refused() -> None:
@@ -594,6 +594,6 @@ def test_a_best_embedding_that_overflowed_is_refused() -> None:
     with pytest.raises(DataError, match=r"The embedding overflowed in epoch 12\. Lower learning"):
         run(
             planted(30),
-            SETTINGS_TRAINER_WATCH,
+            EARLY_STOPPING_SETTINGS,
             early_stopping=EarlyStopping(scorer, every=2, patience=99),
         )

@@ -1,6 +1,6 @@
 """Methods by name: XTCL, the controls that belong to every comparison, and the paper's competitors.
 
-A method is imported when it is asked for, so that a fit loads none of them.
+A method is imported when it is first used, so that a fit loads none of them.
 """
 
 from __future__ import annotations
@@ -100,17 +100,17 @@ def register_method(name: str, method: Any, *, tasks: Iterable[str] | None = Non
     - a classifier of scikit-learn, which learns from the attributes of the labelled nodes.
 
     It returns class probabilities [V, C] or class codes [V] for nodes, a function that scores
-    pairs [2, n] for links. `tasks` are those it can do, both where nothing says otherwise.
+    pairs [2, n] for links. `tasks` are those it supports, by default both.
     Registering a name again replaces the method. Names of built-in methods cannot be taken.
     """
-    from xtcl.baselines.own_method import own_method
+    from xtcl.baselines.custom_method import custom_method
 
     key = name.lower()
     if key in HOMES or key == TIMED_ONLY:
         raise UsageError(f"'{name}' is the name of a built-in method: choose another one.")
     if not key.strip() or "," in key:
         raise UsageError(f"A method cannot be called '{name}': give a name without commas.")
-    _REGISTERED[key] = own_method(method, key, tasks)
+    _REGISTERED[key] = custom_method(method, key, tasks)
 
 
 def forget_method(name: str) -> None:
@@ -119,7 +119,7 @@ def forget_method(name: str) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Import `Method` on first use: it imports torch, and names of methods are asked for often."""
+    """Import `Method` on first use: it imports torch, which a list of names does not need."""
     if name != "Method":
         raise AttributeError(f"module 'xtcl.baselines' has no attribute '{name}'")
     from xtcl.baselines.method import Method

@@ -1,4 +1,4 @@
-"""Logistic regression on the attributes: what can be had without any graph."""
+"""Logistic regression on the attributes: the baseline that reads no links."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xtcl.tasks.self_training import self_train
 
 
 class Logistic(Method):
-    r"""The attributes alone, without a network: what can be had before any graph is read.
+    r"""Linear heads on the attributes: the baseline that reads no links.
 
     .. math:: p(c \mid u) = \text{softmax}(W x_u + b)_c, \qquad
               s(u, v) \in \Big\{ \frac{x_u^\top x_v}{|x_u| |x_v|}, \; x_u^\top x_v, \;

@@ -1,4 +1,4 @@
-"""Smoothed attributes under a linear head: what can be had from the graph without training."""
+"""Smoothed attributes with a linear head: the baseline that trains no network."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ class Supervised(Method):
         usual = self.given or self.published.get((task, graph.name), self.settings[task])
         if self.epochs is None:
             return usual
-        return replace(usual, epochs=self.epochs, least_steps=0)  # as many as were asked for
+        return replace(usual, epochs=self.epochs, least_steps=0)  # as many as given
 
 
 def _label_loss(side: TrainingData, device: torch.device) -> NetworkLoss:

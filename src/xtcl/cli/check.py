@@ -227,12 +227,12 @@ def decisions(plan: MemoryPlan, budget: int | None, nodes: int) -> Iterator[str]
     yield f"mode:         {'exact' if cap is None else f'top-k, the {cap} best of a relation'}"
     some = f"{plan.block_rows:,} nodes at a time"
     yield f"blocks:       {'all nodes at once' if plan.block_rows >= nodes else some}"
-    for number, member in enumerate(plan.recipe.ensembles[0].encoders, start=1):
-        batch = member.training.batch.neighbours
+    for number, encoder_config in enumerate(plan.recipe.ensembles[0].encoders, start=1):
+        batch = encoder_config.training.batch.neighbours
         way = "the whole graph in every step"
         if batch is not None:
             limits = f", up to {batch[0]} neighbours each" if batch else ""
-            way = f"mini-batches of {member.training.anchors:,} anchors{limits}"
+            way = f"mini-batches of {encoder_config.training.anchors:,} anchors{limits}"
         yield f"encoder {number}:    {way}"
     if plan.store:
         yield f"to the store: about {format_bytes(plan.store)}"

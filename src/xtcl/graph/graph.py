@@ -89,7 +89,7 @@ class Graph:
             labels: [V] one class per node. Integers with -1 for unknown, or floats with NaN for
                 unknown, or strings with None, NaN or "" for unknown. Classes are the sorted
                 distinct values, so that integers 0..C-1 stay as they are.
-            num_nodes: needed only where nothing else says how many nodes there are; without it,
+            num_nodes: needed only where no other argument has the number of nodes; without it,
                 attributes, node ids, labels, and last the largest edge entry decide.
             node_ids: [V] distinct original ids.
             classes: where given, labels are codes (-1, 0..C-1) into it already.

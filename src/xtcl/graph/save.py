@@ -89,7 +89,7 @@ def load_graph(path: str | PathLike[str]) -> Graph:
     """Read what `save_graph` wrote, checked as if it came from anywhere."""
     try:
         with zipfile.ZipFile(path) as archive:
-            # whole members first: that checks their CRC before anything in them is believed
+            # whole members first: that checks their CRC before anything in them is used
             members = {name: archive.read(name) for name in archive.namelist()}
         return _read({name.removesuffix(".npy"): _array(raw) for name, raw in members.items()})
     except OSError as error:

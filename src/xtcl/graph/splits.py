@@ -151,7 +151,7 @@ def mask_nodes(mask: object, name: str = "mask", graph: Graph | None = None) -> 
 
 
 def masks_of(data: Any, graph: Graph) -> NodeSplit | None:
-    """The split that the masks of a PyG `Data` say; None where it has no `train_mask`.
+    """The split given by the masks of a PyG `Data`; None where it has no `train_mask`.
 
     `graph` is the Graph made of `data`.
     """

@@ -11,8 +11,8 @@ from typing import Any, overload
 import numpy as np
 import torch
 
+from xtcl.baselines.custom_method import as_method
 from xtcl.baselines.method import Method
-from xtcl.baselines.own_method import as_method
 from xtcl.errors import UsageError
 from xtcl.graph import Graph, LinkSplit, NodeSplit, as_graph, check_no_leak, link_split, node_split
 from xtcl.progress import Progress

@@ -69,9 +69,9 @@ def _training(name: str, step: _Update) -> Change:
     """Change a training setting of every encoder."""
 
     def change(recipe: FitConfig, value: Any) -> FitConfig:
-        def changed(member: EncoderConfig) -> EncoderConfig:
-            new = step(getattr(member.training, name), value)
-            return replace(member, training=replace(member.training, **{name: new}))
+        def changed(encoder_config: EncoderConfig) -> EncoderConfig:
+            new = step(getattr(encoder_config.training, name), value)
+            return replace(encoder_config, training=replace(encoder_config.training, **{name: new}))
 
         return recipe.map_encoders(changed)
 
@@ -82,38 +82,45 @@ def _option(name: str, step: _Update) -> Change:
     """Change an option of every encoder that has it."""
 
     def change(recipe: FitConfig, value: Any) -> FitConfig:
-        def changed(member: EncoderConfig) -> EncoderConfig:
-            if name not in member.encoder:
-                return member
-            new = step(member.encoder[name], value)
-            return replace(member, encoder=member.encoder | {name: new})
+        def changed(encoder_config: EncoderConfig) -> EncoderConfig:
+            if name not in encoder_config.encoder:
+                return encoder_config
+            new = step(encoder_config.encoder[name], value)
+            return replace(encoder_config, encoder=encoder_config.encoder | {name: new})
 
         return recipe.map_encoders(changed)
 
     return change
 
 
-def _plans(recipe: FitConfig, changed: Callable[[EnsembleConfig], EnsembleConfig]) -> FitConfig:
-    return replace(recipe, ensembles=tuple(changed(plan) for plan in recipe.ensembles))
+def _with_ensembles(
+    recipe: FitConfig, changed: Callable[[EnsembleConfig], EnsembleConfig]
+) -> FitConfig:
+    return replace(recipe, ensembles=tuple(changed(ensemble) for ensemble in recipe.ensembles))
 
 
 def _attributes(recipe: FitConfig, factor: float) -> FitConfig:
-    return _plans(recipe, lambda plan: replace(plan, attributes=plan.attributes * factor))
+    return _with_ensembles(
+        recipe, lambda ensemble: replace(ensemble, attributes=ensemble.attributes * factor)
+    )
 
 
-def _further_members(recipe: FitConfig, factor: float) -> FitConfig:
-    def changed(plan: EnsembleConfig) -> EnsembleConfig:
-        first, *others = plan.encoders
-        weighed = (replace(member, weight=member.weight * factor) for member in others)
-        return replace(plan, encoders=(first, *weighed))
+def _further_encoders(recipe: FitConfig, factor: float) -> FitConfig:
+    def changed(ensemble: EnsembleConfig) -> EnsembleConfig:
+        first, *others = ensemble.encoders
+        weighed = (
+            replace(encoder_config, weight=encoder_config.weight * factor)
+            for encoder_config in others
+        )
+        return replace(ensemble, encoders=(first, *weighed))
 
-    return _plans(recipe, changed)
+    return _with_ensembles(recipe, changed)
 
 
 def _more_layers(recipe: FitConfig, more: int) -> FitConfig:
-    def changed(member: EncoderConfig) -> EncoderConfig:
-        layers = int(str(member.encoder.get("layers", 1))) + more
-        return replace(member, encoder=member.encoder | {"layers": layers})
+    def changed(encoder_config: EncoderConfig) -> EncoderConfig:
+        layers = int(str(encoder_config.encoder.get("layers", 1))) + more
+        return replace(encoder_config, encoder=encoder_config.encoder | {"layers": layers})
 
     return recipe.map_encoders(changed)
 
@@ -129,7 +136,7 @@ NODE_PARAMETERS = (
     Parameter("restart", "factor", (0.25, 2.5), _option("restart", lambda a, by: min(a * by, 0.9))),
     Parameter("hops", "factor", (0.4, 2.0), _option("hops", lambda hops, by: round(hops * by))),
     Parameter("attributes", "factor", (0.3, 3.0), _attributes),
-    Parameter("further members", "factor", (0.25, 4.0), _further_members),
+    Parameter("further members", "factor", (0.25, 4.0), _further_encoders),
     Parameter(
         "positives",
         "factor",

@@ -13,15 +13,25 @@ from xtcl.nn.gcn import GCNEncoder
 from xtcl.nn.loss import ContrastiveLoss, contrastive_loss
 
 __all__ = [
+    "CUSTOM_ENCODER",
     "ENCODERS",
     "ContrastiveLoss",
     "GATEncoder",
     "GCNEncoder",
     "contrastive_loss",
     "encoder_factory",
+    "encoder_name",
 ]
 
 ENCODERS: dict[str, type[nn.Module]] = {"gcn": GCNEncoder, "gat": GATEncoder}
+
+CUSTOM_ENCODER = "custom"
+"""The name of a module of the user's own, in recipes and in files."""
+
+
+def encoder_name(encoder: str | nn.Module) -> str:
+    """The name of an encoder; CUSTOM_ENCODER for a module."""
+    return encoder if isinstance(encoder, str) else CUSTOM_ENCODER
 
 
 def encoder_factory(

@@ -1,9 +1,9 @@
 """Whether an encoder can be used, before any work: its options, and what its forward returns.
 
-A module of the user's own is tried on a ring of a few nodes, in training and in evaluation mode.
-It is a copy that is tried, and random states are restored: a fit gives the same with the check as
-without. Cost: O(1) in the size of the graph. A module that needs the graph itself, such as one with
-a row of weights for each node, fails on the ring. Only then it is tried on the whole graph.
+A module of the user's own is tried on a ring of a few nodes, in training and in evaluation mode. A
+copy is tried, and random states are restored: the check does not change the result of a fit. Cost:
+O(1) in the size of the graph. A module that needs the graph itself, such as one with a row of
+weights for each node, fails on the ring. Only then it is tried on the whole graph.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def check_encoder_options(encoder: str | nn.Module, options: dict[str, object]) 
 def check_encoder(encoder: str | nn.Module, graph: Graph, device: torch.device) -> str | nn.Module:
     """Refuse a module that cannot embed the nodes of `graph`.
 
-    Returns the encoder, or a copy that knows the sizes of its lazy layers, for a plan.
+    Returns the encoder, or a copy whose lazy layers have their sizes, for a memory plan.
     """
     if not isinstance(encoder, nn.Module):
         return encoder

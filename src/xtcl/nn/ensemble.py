@@ -12,7 +12,7 @@ from xtcl.nn.functional import normalize
 from xtcl.nn.propagation import Propagation
 
 HOPS = (0, 1, 2)
-"""Steps of smoothing of the attributes that are concatenated to the members."""
+"""Steps of smoothing of the attributes that are concatenated to the embeddings."""
 
 
 ROWS_PER_COPY = 2**15
@@ -21,7 +21,7 @@ ROWS_PER_COPY = 2**15
 
 
 class EncoderEnsemble(nn.Module):
-    r"""The members' embeddings, concatenated with attributes smoothed 0, 1 and 2 times.
+    r"""The embeddings of the encoders, concatenated with attributes smoothed 0, 1 and 2 times.
 
     .. math:: z_u = \big[\, \sqrt t\, w_1 z^1_u \;\Vert\; \dots \;\Vert\;
               \sqrt t\, w_m z^m_u \;\Vert\;
@@ -32,46 +32,46 @@ class EncoderEnsemble(nn.Module):
     others, "Representation Learning on Graphs with Jumping Knowledge Networks", ICML 2018. A head
     with a strong penalty all but ignores a part with a small weight.
 
-    `attributes` is a; 0 leaves the attributes out, and a single member without them is returned as
-    it is. `trust` is t, how far the positives can be trusted, a number between 0 and 1 for all
-    nodes: what was learned from doubtful positives weighs less. Without attributes t is 1.
+    `attributes` is a. 0 leaves the attributes out; the embedding of a single encoder is then
+    returned as it is. `trust` is t, a number between 0 and 1 for all nodes: the less the positives
+    can be trusted, the less the encoders weigh. Without attributes t is 1.
     """
 
     def __init__(
         self,
-        members: Iterable[nn.Module],
+        encoders: Iterable[nn.Module],
         weights: Sequence[float],
         attributes: float = 0.0,
         trust: float = 1.0,
     ) -> None:
         super().__init__()
-        self.members = nn.ModuleList(members)
+        self.members = nn.ModuleList(encoders)  # the name of the stored weights
         self.weights = tuple(weights)
         self.attributes = attributes
-        # A buffer: a fit decides it, so it is saved with the weights of the members.
+        # A buffer: a fit decides it, so it is saved with the weights of the encoders.
         self.register_buffer("trust", torch.tensor(trust))
         self.trust: Tensor
         self.smoothings = nn.ModuleList(Propagation(hops) for hops in HOPS)
 
     def with_trust(self, trust: float) -> EncoderEnsemble:
-        """The same members with another trust."""
+        """The same encoders with another trust."""
         other = EncoderEnsemble(self.members, self.weights, self.attributes, trust)
         return other.train(self.training)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Embeddings [V, sum of the widths]."""
-        return self.join((member(x, edge_index) for member in self.members), x, edge_index)
+        return self.join((encoder(x, edge_index) for encoder in self.members), x, edge_index)
 
     def join(self, parts: Iterable[Tensor], x: Tensor, edge_index: Tensor) -> Tensor:
-        """The members' embeddings `parts` and the attributes of the nodes as one embedding.
+        """The embeddings `parts` and the attributes of the nodes as one embedding.
 
-        Where all members have a `width`, the parts are taken one after the other, so that no two
+        Where all encoders have a `width`, the parts are taken one after the other, so that no two
         of them need be in memory at once. Memory beside them: the result, and a block of rows.
         """
         if len(self.members) == 1 and not self.attributes:
             (only,) = parts
             return only
-        widths: list[Any] = [getattr(member, "width", None) for member in self.members]
+        widths: list[Any] = [getattr(encoder, "width", None) for encoder in self.members]
         if None in widths:
             parts = list(parts)
             widths = [part.shape[1] for part in parts]

@@ -59,7 +59,7 @@ def kept_bytes(sizes: Sizes) -> int:
     shared = 4 * sizes.nodes * sizes.attributes + LINK_FORMS * sizes.edges + 40 * sizes.nodes
     if sizes.cap is None:
         return shared + 2 * sizes.factors + label_pairs_bytes(sizes)
-    indexed = sizes.recipe.sampler.index_past
+    indexed = sizes.config.sampler.index_past
     copies = 5 if indexed is None or sizes.nodes <= indexed else 9
     return shared + copies * sizes.factors + label_pairs_bytes(sizes)
 
@@ -79,7 +79,7 @@ def label_pairs_bytes(sizes: Sizes) -> int:
         return 0
     if sizes.cap is not None:
         return 12 * sizes.nodes * sizes.cap
-    return int(12 * (1 - max(sizes.recipe.sampler.quantiles)) * sizes.nodes * sizes.labelled)
+    return int(12 * (1 - max(sizes.config.sampler.quantiles)) * sizes.nodes * sizes.labelled)
 
 
 def row_bytes(sizes: Sizes) -> int:
@@ -101,7 +101,7 @@ def smallest_rows(sizes: Sizes) -> int:
 
 def found_bytes(sizes: Sizes) -> int:
     """The tables of positives, for a moment two copies."""
-    return 24 * sizes.nodes * sizes.recipe.positives
+    return 24 * sizes.nodes * sizes.config.positives
 
 
 def store_bytes(sizes: Sizes) -> int:
@@ -109,9 +109,9 @@ def store_bytes(sizes: Sizes) -> int:
     if not sizes.store:
         return 0
     rows = sizes.rounds * sizes.nodes + sizes.queries
-    above = (1 - min(sizes.recipe.sampler.quantiles)) * sizes.nodes
+    above = (1 - min(sizes.config.sampler.quantiles)) * sizes.nodes
     relations = RELATIONS - (2 if sizes.task == LINKS_TASK else 0)
-    positives = LISTED_PAIR * sizes.rounds * sizes.nodes * sizes.recipe.positives
+    positives = LISTED_PAIR * sizes.rounds * sizes.nodes * sizes.config.positives
     if sizes.cap is None:
         return int(ABOVE_PAIR * relations * rows * above) + positives
     return int(LISTED_PAIR * relations * rows * min(above, sizes.cap)) + positives
@@ -135,14 +135,14 @@ MOST_PAIRS = 20_000
 
 
 def joining_bytes(sizes: Sizes) -> int:
-    """The members' embeddings and the joined one, and a block of rows between them."""
-    members = sum_of_widths(sizes)
-    return 4 * sizes.nodes * (members + sizes.width) + 8 * min(sizes.nodes, ROWS_PER_COPY) * members
+    """The embeddings of the encoders, the joined one, and a block of rows between them."""
+    columns = sum_of_widths(sizes)
+    return 4 * sizes.nodes * (columns + sizes.width) + 8 * min(sizes.nodes, ROWS_PER_COPY) * columns
 
 
 def sum_of_widths(sizes: Sizes) -> int:
-    """Columns of all members of the widest plan, without the concatenated attributes."""
-    return max(plan.width(0) for plan in sizes.recipe.ensembles)
+    """Columns of all encoders of the widest ensemble, without the concatenated attributes."""
+    return max(ensemble.width(0) for ensemble in sizes.config.ensembles)
 
 
 def head_bytes(sizes: Sizes) -> int:
@@ -156,10 +156,10 @@ def _arrays(sizes: Sizes) -> int:
     if sizes.task == LINKS_TASK:
         return embedding + BYTES_OF_SPANNED_NUMBER * min(MOST_PAIRS, 4 * sizes.edges) * sizes.width
     answers = 8 * 3 * sizes.nodes * sizes.classes
-    embeddings = 2 if sizes.recipe.downweight < 1 else 1
+    embeddings = 2 if sizes.config.downweight < 1 else 1
     more = (
         min(MAX_PSEUDO_LABELS, sizes.nodes - sizes.labelled)
-        if sizes.recipe.self_training_threshold < 1
+        if sizes.config.self_training_threshold < 1
         else 0
     )
     first = embeddings * embedding + _fit_bytes(sizes, sizes.labelled)

@@ -46,19 +46,19 @@ NO_LIMIT = 2**62
 _GB = 2**30
 
 
-def plan_fit(work: Sizes, budget: int | None) -> MemoryPlan:
+def plan_fit(sizes: Sizes, budget: int | None) -> MemoryPlan:
     """The plan of a fit within `budget` bytes; raises BudgetError where none fits.
 
     The default budget is a share of all memory, free or not, so that a machine always plans the
     same. With the default a fit that needs more is not refused.
     """
-    allowed = int(_DEFAULT_SHARE * memory_there(work.device)) if budget is None else budget
-    plan = plan_stages(work, allowed)
+    allowed = int(_DEFAULT_SHARE * memory_there(sizes.device)) if budget is None else budget
+    plan = plan_stages(sizes, allowed)
     if budget is not None and plan.peak > budget:
-        raise BudgetError(_refusal(work, plan, budget))
+        raise BudgetError(_refusal(sizes, plan, budget))
     if not plan.mini_batches:
         return plan
-    whole = plan_stages(work, NO_LIMIT)
+    whole = plan_stages(sizes, NO_LIMIT)
     step = next(stage for stage in whole.stages if stage.name == "training")
     note = (
         f"Training goes in mini-batches: over the whole graph it would take about "
@@ -68,19 +68,19 @@ def plan_fit(work: Sizes, budget: int | None) -> MemoryPlan:
     return replace(plan, notes=(note,))
 
 
-def _refusal(work: Sizes, plan: MemoryPlan, budget: int) -> str:
+def _refusal(sizes: Sizes, plan: MemoryPlan, budget: int) -> str:
     least = plan.largest
     remedy = "Allow more memory, or use fewer attributes or a smaller width."
-    if work.cap is None:
-        capped = replace(work.recipe, sampler=replace(work.recipe.sampler, cap=_SUGGESTED_CAP))
-        listed = plan_stages(replace(work, recipe=capped), budget)
+    if sizes.cap is None:
+        capped = replace(sizes.config, sampler=replace(sizes.config.sampler, cap=_SUGGESTED_CAP))
+        listed = plan_stages(replace(sizes, config=capped), budget)
         if listed.peak <= budget:
             remedy = (
                 f"Allow more memory, or use top-k mode: with --cap {_SUGGESTED_CAP} it needs about "
                 f"{format_bytes(listed.peak)}."
             )
     return (
-        f"A fit of graph '{work.name}' needs about {format_bytes(plan.peak)} and the budget is "
+        f"A fit of graph '{sizes.name}' needs about {format_bytes(plan.peak)} and the budget is "
         f"{format_bytes(budget)}: {_MOST[least.name]} takes most, with blocks and batches as small "
         f"as they go. {remedy}"
     )
@@ -153,7 +153,7 @@ class MemoryPlan:
 
     def described(self) -> dict[str, Any]:
         """Everything but the recipe, as plain values."""
-        members = self.recipe.ensembles[0].encoders
+        encoders = self.recipe.ensembles[0].encoders
         cap = self.recipe.sampler.cap
         return {
             "mode": "exact" if cap is None else "top-k",
@@ -163,12 +163,12 @@ class MemoryPlan:
             "relations_kept": self.relations_kept,
             "batches": [
                 {
-                    "anchors": member.training.anchors,
-                    "epoch_anchors": member.training.epoch_anchors,
-                    "neighbours": member.training.batch.neighbours,
-                    "embedding_block": member.training.batch.block,
+                    "anchors": encoder.training.anchors,
+                    "epoch_anchors": encoder.training.epoch_anchors,
+                    "neighbours": encoder.training.batch.neighbours,
+                    "embedding_block": encoder.training.batch.block,
                 }
-                for member in members
+                for encoder in encoders
             ],
             "store_bytes": self.store,
             "stages": [asdict(stage) for stage in self.stages],
@@ -176,64 +176,64 @@ class MemoryPlan:
         }
 
 
-def plan_stages(work: Sizes, budget: int) -> MemoryPlan:
+def plan_stages(sizes: Sizes, budget: int) -> MemoryPlan:
     """The plan that keeps `budget`, or where none does, the one that takes least.
 
     Relations are dropped after the positives only where that is needed: an explanation has to
     prepare them again. Link prediction keeps them, as its scores read them.
     """
-    plan = _plan(work, budget, drop_relations=False)
-    if work.task == LINKS_TASK or (plan.peak <= budget and not plan.mini_batches):
+    plan = _plan(sizes, budget, drop_relations=False)
+    if sizes.task == LINKS_TASK or (plan.peak <= budget and not plan.mini_batches):
         return plan
-    return _plan(work, budget, drop_relations=True)
+    return _plan(sizes, budget, drop_relations=True)
 
 
-def _plan(work: Sizes, budget: int, drop_relations: bool) -> MemoryPlan:
-    preparing = base_bytes(work) + kept_bytes(work) + preparing_bytes(work)
-    found = preparing + found_bytes(work)
-    rows = max(min(usual_rows(work), (budget - found) // row_bytes(work)), smallest_rows(work))
-    block = row_bytes(work) * min(rows, work.nodes)
-    resident = found - preparing_bytes(work) - (kept_bytes(work) if drop_relations else 0)
-    plans, training, embedding = _plan_training(work, budget, resident)
-    planned = replace(work, recipe=replace(work.recipe, ensembles=plans))
+def _plan(sizes: Sizes, budget: int, drop_relations: bool) -> MemoryPlan:
+    preparing = base_bytes(sizes) + kept_bytes(sizes) + preparing_bytes(sizes)
+    found = preparing + found_bytes(sizes)
+    rows = max(min(usual_rows(sizes), (budget - found) // row_bytes(sizes)), smallest_rows(sizes))
+    block = row_bytes(sizes) * min(rows, sizes.nodes)
+    resident = found - preparing_bytes(sizes) - (kept_bytes(sizes) if drop_relations else 0)
+    ensembles, training, embedding = _plan_training(sizes, budget, resident)
+    planned = replace(sizes, config=replace(sizes.config, ensembles=ensembles))
     peaks = (
-        preparing + min(block, row_bytes(work) * max(work.queries, 1)),
+        preparing + min(block, row_bytes(sizes) * max(sizes.queries, 1)),
         found + block,
         training,
         embedding,
         resident + max(joining_bytes(planned), head_bytes(planned)),
     )
     return MemoryPlan(
-        planned.recipe,
+        planned.config,
         rows,
         tuple(StagePlan(*each) for each in zip(STAGES, peaks, strict=True)),
-        store_bytes(work),
-        mini_batches=planned.recipe != work.recipe,
+        store_bytes(sizes),
+        mini_batches=planned.config != sizes.config,
         relations_kept=not drop_relations,
     )
 
 
 def _plan_training(
-    work: Sizes, budget: int, resident: int
+    sizes: Sizes, budget: int, resident: int
 ) -> tuple[tuple[EnsembleConfig, ...], int, int]:
-    """The plans as they can be trained within `budget`; the peaks of training and embedding."""
-    plans, training, embedding = [], resident, resident
-    for plan in work.recipe.ensembles:
-        members: list[EncoderConfig] = []
-        beside = resident  # and the embeddings of the members that were trained before
-        for given in plan.encoders:
-            encoder = encoder_of(work, given)
-            data = beside + data_bytes(work, encoder)
-            member = fit_batch(work, encoder, given, budget - data)
-            training = max(training, data + step_bytes(work, encoder, member.training))
-            own = embedding_bytes(work, encoder, member.training.batch)
+    """The ensembles as they can be trained within `budget`; the peaks of training and embedding."""
+    ensembles, training, embedding = [], resident, resident
+    for ensemble in sizes.config.ensembles:
+        encoder_configs: list[EncoderConfig] = []
+        beside = resident  # and the embeddings of the encoders that were trained before
+        for given in ensemble.encoders:
+            encoder = encoder_of(sizes, given)
+            data = beside + data_bytes(sizes, encoder)
+            encoder_config = fit_batch(sizes, encoder, given, budget - data)
+            training = max(training, data + step_bytes(sizes, encoder, encoder_config.training))
+            own = embedding_bytes(sizes, encoder, encoder_config.training.batch)
             embedding = max(embedding, data + own)
-            beside += FLOAT * work.nodes * getattr(encoder, "width", 0)
-            members.append(member)
-        plans.append(replace(plan, encoders=tuple(members)))
-    return tuple(plans), training, embedding
+            beside += FLOAT * sizes.nodes * getattr(encoder, "width", 0)
+            encoder_configs.append(encoder_config)
+        ensembles.append(replace(ensemble, encoders=tuple(encoder_configs)))
+    return tuple(ensembles), training, embedding
 
 
-def base_bytes(work: Sizes) -> int:
+def base_bytes(sizes: Sizes) -> int:
     """Memory before any work: libraries, and the graph with the copy that is trained on."""
-    return (DRIVER_BYTES if work.on_gpu else INTERPRETER) + graph_bytes(work)
+    return (DRIVER_BYTES if sizes.on_gpu else INTERPRETER) + graph_bytes(sizes)

@@ -18,7 +18,7 @@ LINKS_TASK = "links"
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a fit, with its recipe and device. Equal sizes get equal plans."""
+    """The sizes of a fit, with its configuration and device. Equal sizes get equal plans."""
 
     name: str
     task: str
@@ -29,7 +29,7 @@ class Sizes:
     """Bytes of the attributes as the graph holds them."""
     classes: int
     labelled: int
-    recipe: FitConfig
+    config: FitConfig
     encoder: str | nn.Module = "gcn"
     device: str = "cpu"
     store: bool = False
@@ -39,7 +39,7 @@ class Sizes:
         cls,
         side: TrainingData,
         task: str,
-        recipe: FitConfig,
+        config: FitConfig,
         *,
         encoder: str | nn.Module = "gcn",
         device: str = "cpu",
@@ -57,7 +57,7 @@ class Sizes:
             stored=sum(int(np.asarray(array).nbytes) for array in arrays),
             classes=graph.num_classes,
             labelled=len(side.labelled),
-            recipe=recipe,
+            config=config,
             encoder=encoder,
             device=device,
             store=store,
@@ -71,7 +71,7 @@ class Sizes:
     @property
     def cap(self) -> int | None:
         """The cap of top-k mode, at most V - 1; None in exact mode."""
-        cap = self.recipe.sampler.cap
+        cap = self.config.sampler.cap
         return None if cap is None else min(cap, max(self.nodes - 1, 1))
 
     @property
@@ -87,24 +87,24 @@ class Sizes:
     @property
     def width(self) -> int:
         """Columns of the widest embedding."""
-        return max(plan.width(self.columns) for plan in self.recipe.ensembles)
+        return max(ensemble.width(self.columns) for ensemble in self.config.ensembles)
 
     @property
     def queries(self) -> int:
         """Rows that all folds of the sampler compute."""
         if self.task != LINKS_TASK:
             return self.labelled
-        return min(self.nodes, MAX_QUERIES) * max(self.recipe.crossfit, 1)
+        return min(self.nodes, MAX_QUERIES) * max(self.config.crossfit, 1)
 
     @property
     def draws(self) -> int:
         """Positives of an anchor in a step."""
         own = (
-            self.recipe.positives
-            if self.recipe.num_positives_per_step is None
-            else self.recipe.num_positives_per_step
+            self.config.positives
+            if self.config.num_positives_per_step is None
+            else self.config.num_positives_per_step
         )
-        return own + (self.recipe.num_links_per_step if self.task == LINKS_TASK else 0)
+        return own + (self.config.num_links_per_step if self.task == LINKS_TASK else 0)
 
     @property
     def rounds(self) -> int:

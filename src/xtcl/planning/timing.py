@@ -66,7 +66,7 @@ def _work(relation: Relation, sizes: Sizes) -> list[tuple[Relation, int]]:
 def _views(relation: Relation, sizes: Sizes) -> int:
     """How many views a fit prepares the relation for: each fold hides links or labels."""
     hidden = LINKS if sizes.task == LINKS_TASK else LABELS
-    folds = max(sizes.recipe.crossfit, 1) if hidden in relation.reads else 0
+    folds = max(sizes.config.crossfit, 1) if hidden in relation.reads else 0
     return sizes.rounds * (1 + folds)
 
 
@@ -74,7 +74,7 @@ def _time_tile(
     relation: Relation, view: TrainingView, nodes: Tensor, sizes: Sizes
 ) -> tuple[float, float]:
     """Seconds to prepare the relation, and to compute the rows of `nodes`."""
-    quantiles = sizes.recipe.sampler.quantiles
+    quantiles = sizes.config.sampler.quantiles
     if sizes.cap is None:
         dense = LevelSource(relation, view, quantiles)
         prepared = _seconds(lambda: dense.similarities, view.device)

@@ -38,15 +38,17 @@ _MAX_BLOCK_BYTES = 256 * 2**20
 """
 
 
-def fit_batch(sizes: Sizes, encoder: nn.Module, member: EncoderConfig, room: int) -> EncoderConfig:
-    """The member itself where a full pass fits into `room` bytes, else with mini-batches that fit.
+def fit_batch(
+    sizes: Sizes, encoder: nn.Module, encoder_config: EncoderConfig, room: int
+) -> EncoderConfig:
+    """`encoder_config` where a full pass fits into `room` bytes, else with mini-batches that fit.
 
-    Where none fits, it gets the smallest. Mini-batches that the recipe has already stay.
+    Where none fits, it gets the smallest ones. Mini-batches that the recipe has already stay.
     """
-    training = member.training
+    training = encoder_config.training
     needed = step_bytes(sizes, encoder, training)
     if training.batch.neighbours is not None or not needed or needed <= room:
-        return member
+        return encoder_config
     num_hops = encoder.num_hops if isinstance(encoder, LayerwiseEncoder) else 0
     for smaller in _smaller(sizes.nodes, training, num_hops):
         training = smaller
@@ -57,7 +59,7 @@ def fit_batch(sizes: Sizes, encoder: nn.Module, member: EncoderConfig, room: int
     while block > _MIN_EMBEDDING_BLOCK and _block_bytes(sizes, width, block) > _MAX_BLOCK_BYTES:
         block //= 2
     batch = replace(training.batch, block=block)
-    return replace(member, training=replace(training, batch=batch))
+    return replace(encoder_config, training=replace(training, batch=batch))
 
 
 def _smaller(nodes: int, training: TrainingConfig, num_hops: int) -> Iterator[TrainingConfig]:
@@ -72,12 +74,12 @@ def _smaller(nodes: int, training: TrainingConfig, num_hops: int) -> Iterator[Tr
         anchors //= 2
 
 
-def encoder_of(sizes: Sizes, member: EncoderConfig) -> nn.Module:
-    """The member's encoder, on the `meta` device; a module of the user's own as it is."""
+def encoder_of(sizes: Sizes, encoder_config: EncoderConfig) -> nn.Module:
+    """The encoder of a configuration, on the `meta` device; a custom module as it is."""
     if isinstance(sizes.encoder, nn.Module):
         return sizes.encoder
     with torch.device("meta"):
-        return encoder_factory(sizes.encoder, sizes.columns, member.encoder)()
+        return encoder_factory(sizes.encoder, sizes.columns, encoder_config.encoder)()
 
 
 def data_bytes(sizes: Sizes, encoder: nn.Module) -> int:
@@ -113,7 +115,7 @@ def gpu_step_bytes(sizes: Sizes, encoder: nn.Module, settings: TrainingConfig, n
 
 
 def embedding_bytes(sizes: Sizes, encoder: nn.Module, batch: BatchConfig) -> int:
-    """The embedding of all nodes by one member, and what computing it takes."""
+    """The embedding of all nodes by one encoder, and what computing it takes."""
     width = getattr(encoder, "width", 0)
     layers = len(encoder.uses_neighbours) if isinstance(encoder, LayerwiseEncoder) else 1
     outputs = FLOAT * sizes.nodes * width * min(layers, 2)

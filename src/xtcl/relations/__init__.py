@@ -9,11 +9,11 @@ from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
 from xtcl.relations.attribute_similarity import AttributeSimilarity
 from xtcl.relations.cosine import topk_by_factors
+from xtcl.relations.custom import FunctionRelation, MatrixRelation
 from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.link import Link
-from xtcl.relations.own import FunctionRelation, MatrixRelation
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.registry import (
     make_relation,

@@ -28,7 +28,7 @@ class AttributeDistribution(CosineRelation):
     Citation: Zhu and Ghahramani, "Learning from labeled and unlabeled data with label propagation",
     2002, with attributes in the place of labels.
 
-    >>> from xtcl.relations.relation import path_of_four, rows
+    >>> from xtcl.relations.examples import path_of_four, rows
     >>> rows(AttributeDistribution(), path_of_four(), [0])
     [[1.0, 1.0, 0.894, 0.707]]
     """

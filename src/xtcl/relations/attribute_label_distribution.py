@@ -51,7 +51,7 @@ class AttributeLabelDistribution(CosineRelation):
     Citation: Lin and Neville, "Improving Node Representation by Boosting Task-Aware Contrastive
     Loss", 2024, Appendix B.
 
-    >>> from xtcl.relations.relation import path_of_four, rows
+    >>> from xtcl.relations.examples import path_of_four, rows
     >>> rows(AttributeLabelDistribution(), path_of_four(), [1])
     [[0.0, 1.0, 0.0, 1.0]]
     """

@@ -24,7 +24,7 @@ class AttributeSimilarity(CosineRelation):
     Citation: Salton, Wong and Yang, "A vector space model for automatic indexing", Communications
     of the ACM 18, 1975.
 
-    >>> from xtcl.relations.relation import path_of_four, rows
+    >>> from xtcl.relations.examples import path_of_four, rows
     >>> rows(AttributeSimilarity(), path_of_four(), [0])
     [[1.0, 0.707, 0.0, 0.0]]
     """

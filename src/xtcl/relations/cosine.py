@@ -195,10 +195,9 @@ class FactorSearch:
     """The largest cosines of a few rows at a time.
 
     Of all groups of equal rows, in the order of their first nodes, those beyond the k + 1 best hold
-    none of the k + 1 best nodes, since each better group has a better node. So groups are searched
-    for as nodes are, and one search serves all nodes of a group; the one more stands in for the
-    node itself. Cost: O(b G D) for b rows and G different rows, and O(b k) entries, or O(b k^2) in
-    parts.
+    none of the k + 1 best nodes, since each better group has a better node. So k + 1 groups are
+    searched, once for all nodes of a group; the extra one replaces the node itself. Cost: O(b G D)
+    for b rows and G different rows, and O(b k) entries, or O(b k^2) in parts.
 
     `index_recall` is the share of the best that an index finds, None where all is searched.
     """

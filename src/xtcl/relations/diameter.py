@@ -38,7 +38,7 @@ Bounds = tuple[np.ndarray, np.ndarray]
 def hop_distances(adjacency: sp.csr_array, source: int) -> np.ndarray:
     """Steps from `source` to every node, UNREACHED where there is no path.
 
-    Without a copy of the matrix where it holds float64, as SciPy's search wants it.
+    Without a copy of the matrix where it holds float64, as SciPy's search needs it.
     """
     order, before = breadth_first_order(adjacency, source)
     place = np.zeros(adjacency.shape[0], dtype=np.int64)

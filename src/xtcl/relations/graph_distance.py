@@ -42,7 +42,7 @@ class GraphDistance(Relation):
     On random graphs finding D is what takes longest. `searches` is a limit for it, after which D is
     the least bound known: similarities change, their order does not.
 
-    >>> from xtcl.relations.relation import path_of_four, rows
+    >>> from xtcl.relations.examples import path_of_four, rows
     >>> rows(GraphDistance(), path_of_four(), [0])
     [[1.0, 1.0, 0.667, 0.333]]
     """

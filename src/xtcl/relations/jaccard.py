@@ -38,7 +38,7 @@ class Jaccard(Relation):
     Citation: Newman, "Clustering and preferential attachment in growing networks", Physical Review
     E 64, 2001.
 
-    >>> from xtcl.relations.relation import path_of_four, rows
+    >>> from xtcl.relations.examples import path_of_four, rows
     >>> rows(Jaccard(), path_of_four(), [0])
     [[1.0, 0.0, 0.5, 0.0]]
     """

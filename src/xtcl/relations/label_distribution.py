@@ -31,7 +31,7 @@ class LabelDistribution(CosineRelation):
     Citation: Zhu and Ghahramani, "Learning from labeled and unlabeled data with label propagation",
     2002.
 
-    >>> from xtcl.relations.relation import path_of_four, rows
+    >>> from xtcl.relations.examples import path_of_four, rows
     >>> rows(LabelDistribution(), path_of_four(), [0])
     [[1.0, 0.0, 1.0, 0.0]]
     """

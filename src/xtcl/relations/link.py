@@ -39,7 +39,7 @@ class Link(Relation):
 
     Example: on the path 0 - 1 - 2 - 3 the ends have degree 2 with their loop, the middle ones 3.
 
-    >>> from xtcl.relations.relation import path_of_four, rows
+    >>> from xtcl.relations.examples import path_of_four, rows
     >>> rows(Link(), path_of_four(), [0, 1])
     [[0.5, 0.408, 0.0, 0.0], [0.408, 0.333, 0.333, 0.0]]
     """

@@ -62,7 +62,7 @@ class PageRank(Relation):
     Isolated node: 0 to every other node.
     Citation: Page, Brin, Motwani and Winograd, "The PageRank Citation Ranking", 1999.
 
-    >>> from xtcl.relations.relation import path_of_four, rows
+    >>> from xtcl.relations.examples import path_of_four, rows
     >>> rows(PageRank(alpha=0.5), path_of_four(), [0])
     [[0.578, 0.311, 0.089, 0.022]]
     """
@@ -230,8 +230,9 @@ class TorchPush:
     """Pushes until no residual exceeds `error` times the degree of its node.
 
     Estimates and residuals of all sources lie in one list, sorted by source and node. A round
-    pushes all residuals that are too large; only what it reaches can be too large in the next. What
-    comes to a node is added up in the order of those who send it, whatever else is in the list.
+    pushes all residuals that are too large; only the nodes it reaches can be too large in the next.
+    The mass that reaches a node is summed in the order of the source nodes, so that it does not
+    depend on the other entries of the list.
     """
 
     def __init__(self, links: CSRGraph, alpha: float, error: float) -> None:

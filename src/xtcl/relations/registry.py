@@ -11,11 +11,11 @@ from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
 from xtcl.relations.attribute_similarity import AttributeSimilarity
 from xtcl.relations.cosine import CosineRelation
+from xtcl.relations.custom import FunctionRelation, MatrixRelation, TopKFunction
 from xtcl.relations.graph_distance import GraphDistance
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.link import Link
-from xtcl.relations.own import FunctionRelation, MatrixRelation, TopKFunction
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.topology import Topology
@@ -80,7 +80,7 @@ def register_relation(
 
     Args:
         name: a name that was registered before gets the new meaning; the paper's nine keep theirs.
-        prepare: a class derived from `Relation`, which says itself what its title is and what it
+        prepare: a class derived from `Relation`, which defines its title and what it
             reads; or a function that gets a `TrainingView` and returns a function from node indices
             [b] to similarities [b, V] in [0, 1], for a `FunctionRelation`; or a SciPy sparse matrix
             or an array [V, V] of similarities in [0, 1], for a `MatrixRelation`.
@@ -123,7 +123,7 @@ _Given = TypeVar("_Given")
 
 
 def _checked(given: _Given) -> _Given:
-    """A class or an object, if it says of itself all that a relation has to."""
+    """A class or an object, if it defines all that a relation must."""
     kind = given if isinstance(given, type) else type(given)
     called = given.name if isinstance(given, FunctionRelation) else kind.__name__
     title = f"The relation '{called}'"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from xtcl.code_digest import user_code_digest
 from xtcl.errors import UsageError
-from xtcl.graph.graph import Graph
 from xtcl.relations.view import LABELS, TrainingView
 from xtcl.renamed import warn_renamed
 
@@ -328,20 +327,3 @@ class SimilarityRows:
             return found
         u, v = torch.meshgrid(nodes, torch.arange(width, device=nodes.device), indexing="ij")
         return check_similarities(self.name, found, u, v)
-
-
-def path_of_four() -> TrainingView:
-    """The path 0 - 1 - 2 - 3 with two attributes; the labels of all but node 3 are known."""
-    graph = Graph.from_arrays(
-        attributes=[[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 2.0]],
-        edges=[[0, 1, 2], [1, 2, 3]],
-        labels=[0, 1, 0, 1],
-        name="path of four",
-    )
-    return TrainingView.of(graph, labelled=[0, 1, 2])
-
-
-def rows(relation: Relation, view: TrainingView, nodes: Sequence[int]) -> list[list[float]]:
-    """Similarities of `nodes` to all nodes, rounded to three digits."""
-    block = relation.on(view)(torch.tensor(nodes))
-    return [[round(value, 3) for value in row] for row in block.tolist()]

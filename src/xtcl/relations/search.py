@@ -13,9 +13,10 @@ from torch import Tensor
 from xtcl.errors import UsageError
 
 Neighbors = tuple[Tensor, Tensor]
-"""Inner products cut to [0, 1], descending, float32 [b, k], and whose they are, int64 [b, k].
+"""Inner products cut to [0, 1], descending, float32 [b, k], and the indices of these
+rows, int64 [b, k].
 
-Equals are in the order of their rows. Where nothing positive is left the product is 0.
+Equal products are in the order of their rows. Where nothing positive is left the product is 0.
 """
 
 
@@ -77,7 +78,7 @@ def _merged(best: Tensor, place: Tensor, products: Tensor, least: Tensor, start:
 
 
 def _where(mask: Tensor) -> Neighbors:
-    """Row and column of what is true, by rows; few are, so eight at a time are looked at first."""
+    """Row and column of the true entries. Tests eight entries at once, because few are true."""
     if mask.shape[1] % 8:
         return torch.nonzero(mask, as_tuple=True)  # type: ignore[return-value]
     row, word = torch.nonzero(mask.view(torch.int64), as_tuple=True)
@@ -102,7 +103,7 @@ QUERIES_PER_CALL = 64
 
 
 POINTS_PER_CENTROID = 64
-"""Rows for each centre to be computed from: a quarter of FAISS's default, and of its time."""
+"""Training rows for each centre: a quarter of FAISS's default and of its time."""
 
 
 class IndexSearch:
@@ -146,7 +147,10 @@ class IndexSearch:
         return recall
 
     def __call__(self, asked: Tensor) -> Neighbors:
-        """Search for the rows `asked`, equally many in each call: so a row is always the same."""
+        """Search for the rows `asked`.
+
+        FAISS gets them in calls of fixed size, so that results do not depend on the batch.
+        """
         parts = []
         for part in torch.split(asked.cpu(), QUERIES_PER_CALL):
             padded = torch.nn.functional.pad(part, (0, QUERIES_PER_CALL - len(part)))
@@ -161,19 +165,19 @@ class IndexSearch:
 
 
 def _share(found: Neighbors, exact: Neighbors) -> float:
-    """Of the exact places with a positive product, how many were found."""
+    """The share of the exact places with a positive product that was found."""
     hits = (exact[1][:, :, None] == found[1][:, None, :]).any(dim=2)
     positive = exact[0] > 0
     return float(hits[positive].float().mean()) if positive.any() else 1.0
 
 
 def index_name(index_past: int | None) -> dict[str, Any]:
-    """What decides which lists an index finds: when it is asked, and whose it is."""
+    """What decides which lists an index finds: its threshold and the version of FAISS."""
     if index_past is None:
         return {}
     try:
         import faiss
-    except ImportError:  # where rows are fewer than they might be it is not needed
+    except ImportError:  # not needed for a graph below the threshold
         return {"index_past": index_past, "faiss": None}
     return {"index_past": index_past, "faiss": str(faiss.__version__)}
 

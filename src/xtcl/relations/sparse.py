@@ -41,7 +41,7 @@ def to_device(matrix: sp.csr_array, device: torch.device) -> Tensor:
     matrix = sp.csr_array(matrix)
     short = max(matrix.nnz, *matrix.shape) < 2**31
     index = torch.int32 if short else torch.int64
-    if not matrix.has_sorted_indices:  # as torch wants them; products of sparse matrices do not
+    if not matrix.has_sorted_indices:  # torch needs it; sparse products do not have it
         matrix = matrix.sorted_indices()
     with quiet_sparse():
         return torch.sparse_csr_tensor(
@@ -112,13 +112,13 @@ def dense_on(matrix: np.ndarray | sp.csr_array, device: torch.device) -> Tensor:
 
 
 def row_entries(start: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the entries of the CSR rows `nodes` lie, and in which place of `nodes` their row is."""
+    """The position in `nodes` of each entry of these CSR rows, and where the entry lies."""
     first = start[nodes]
     return ranges(first, start[nodes + 1] - first)
 
 
 def ranges(first: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-    """The `length` numbers from `first` on, for one pair after the other; before them, whose."""
+    """Concatenated ranges first[i] .. first[i] + length[i], preceded by the index i of each."""
     whose = torch.repeat_interleave(torch.arange(len(first), device=first.device), length)
     ahead = first - (torch.cumsum(length, 0) - length)
     # `index_select` takes a quarter of the time of an index in brackets on a CPU.
@@ -147,7 +147,7 @@ def dense_rows(matrix: Tensor, nodes: Tensor) -> Tensor:
 def kernels_run_on(device: torch.device) -> bool:
     """Whether Triton, which PyTorch brings along for its own GPU builds, can compile them.
 
-    It wants a C compiler and Python's headers, which small images do not have.
+    It needs a C compiler and Python's headers, which small images do not have.
     """
     if device.type != "cuda" or find_spec("triton") is None:
         return False

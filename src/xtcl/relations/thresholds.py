@@ -50,7 +50,7 @@ USUAL_RULE = AboveRule()
 
 
 def check_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:
-    """The quantiles as an increasing tuple, or an error that says what is wrong with them."""
+    """The quantiles as an increasing tuple, or an error that describes what is wrong."""
     levels = tuple(float(q) for q in quantiles)
     increasing = all(a < b for a, b in itertools.pairwise(levels))
     if not levels or not increasing or not (levels[0] >= 0 and levels[-1] < 1):

@@ -97,7 +97,7 @@ def _bound(relation: Relation, view: TrainingView, top: TopK) -> TopKSearch:
 
 
 class _CheckedSearch:
-    """A search of a relation that is not known to be right: checked, and cut to the k best."""
+    """Checks what the search of a relation returns, and cuts it to the k best."""
 
     def __init__(self, name: str, search: TopKSearch, top: TopK) -> None:
         self.name, self.search, self.top = name, search, top

@@ -35,15 +35,15 @@ class Topology(Relation):
 
     with :math:`p_u(1) = d_u / V` and :math:`p_{11} = |N_u \cap N_v| / V`.
 
-    Range: [0, log 2]. Symmetric. Two nodes that share nothing still get a little: that their
-    neighbours exclude each other is information too.
+    Range: [0, log 2]. Symmetric. Without shared neighbours the similarity is small but
+    positive, because disjoint neighbourhoods carry information, too.
     Cost: O(E) memory, O(b (E + V)) for b rows; the logarithms of pairs that share nothing depend on
     two degrees only and come from a table.
     Isolated node: 0 to every other node.
     Citation: Dong, Wu, Luo, Ge and Wang, "Node Representation Learning in Graph via
     Node-to-Neighbourhood Mutual Information Maximization", CVPR 2022.
 
-    >>> from xtcl.relations.relation import path_of_four, rows
+    >>> from xtcl.relations.examples import path_of_four, rows
     >>> rows(Topology(), path_of_four(), [0])
     [[0.562, 0.216, 0.216, 0.085]]
     """

@@ -17,8 +17,8 @@ from xtcl.relations.sparse import to_device
 
 # Rows of a sparse matrix with all their zeros.
 #
-# Listing the entries of some rows takes their number, and the host would wait for the GPU to know
-# it. Here every row writes its own entries.
+# A list of the entries of some rows needs their count, which would synchronise host and GPU. Here
+# every row writes its own entries.
 #
 # Cost: O(b V) to clear, and the entries of b rows.
 

@@ -34,7 +34,7 @@ RENAMED_MEMBERS = {
 
 @dataclass(frozen=True, eq=False)
 class TrainingView:
-    """The training data, and only they: no relation can read what is not in here.
+    """The training data: all that a relation can read.
 
     Cross-fitting makes views that hide more: `without_labels` and `without_links` return new views
     and leave this one as it is. `label_free_cache` holds results that do not depend on the labels,

@@ -19,7 +19,7 @@ OURS, FIRST, OTHER = "#d1495b", "#2a6f97", "#9aa5b1"
 """Colours of XTCL, of the first method beside it, and of all others."""
 
 PALETTE = ("#d1495b", "#2a6f97", "#66a182", "#edae49", "#8d6a9f", "#4a4e69", "#9aa5b1", "#b08968")
-"""Can be told apart in print and by the colour-blind; the first is that of XTCL."""
+"""Distinct in print and for colour-blind readers; the first is that of XTCL."""
 
 DASH = "–"  # noqa: RUF001
 """What a cell without a figure holds."""

@@ -27,7 +27,7 @@ CONFIDENT_PROBABILITY = 0.9
 """From this probability on a wrong prediction counts as confident."""
 
 MAX_TEXT_LENGTH = 80
-"""Characters of an id that are shown; the beginning tells most ids apart."""
+"""Characters of an id that are shown; the beginning identifies most ids."""
 
 _NODES_LISTED = 10
 _PAIRS_PER_BLOCK = 2**14

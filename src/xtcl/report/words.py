@@ -15,7 +15,7 @@ _SMALL_GAP = 0.03
 """Up to this mean gap between confidence and accuracy, probabilities count as calibrated."""
 
 _MIN_TEST_NODES = 30
-"""With fewer held-out nodes, the summary says that they are few."""
+"""With fewer held-out nodes, the summary notes that they are few."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from xtcl.config import EnsembleConfig, FitConfig, to_builtin
 from xtcl.errors import DataError, UsageError, XTCLError
 from xtcl.files import atomic_path
 from xtcl.graph.graph import Graph
-from xtcl.nn import encoder_factory
+from xtcl.nn import CUSTOM_ENCODER, encoder_factory, encoder_name
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.relations.view import TrainingView
@@ -109,7 +109,7 @@ def plain_parameters(model: XTCL) -> dict[str, object]:
     """The estimator's parameters that are saved, with names in the place of objects."""
     stored = {k: v for k, v in model.get_params(deep=False).items() if k not in _LOCAL_PARAMETERS}
     stored["task"] = model.fitted_task_.task.name
-    stored["encoder"] = model.encoder if isinstance(model.encoder, str) else "own"
+    stored["encoder"] = encoder_name(model.encoder)
     stored["relations"] = [relation.name for relation in model.sampler_.relations_]
     stored["random_state"] = model.random_state_
     if isinstance(model.positives, PositiveStrategy):
@@ -157,7 +157,7 @@ def load_model(
 ) -> None:
     """Fill `model`, made with the parameters in `described`, from the files of `folder`."""
     with refusing_settings(folder):
-        recipe, plan = (
+        recipe, ensemble = (
             FitConfig.from_dict(described["recipe"]),
             EnsembleConfig.from_dict(described["plan"]),
         )
@@ -182,10 +182,10 @@ def load_model(
     fitted = FittedEmbedding(
         sampler,
         tables["positives"],
-        plan,
-        _encoder(folder, model, plan, graph, encoder),
+        ensemble,
+        _encoder(folder, model, ensemble, graph, encoder),
         torch.from_numpy(tables["embedding"]),
-        tuple(tuple(map(float, tables[f"losses.{i}"])) for i in range(len(plan.encoders))),
+        tuple(tuple(map(float, tables[f"losses.{i}"])) for i in range(len(ensemble.encoders))),
     )
     known = task if task is not None else _task(folder, described["parameters"]["task"])
     kind = _HEADS.get(known.name)
@@ -237,18 +237,18 @@ def _task(folder: Path, name: str) -> Task:
 
 
 def _encoder(
-    folder: Path, model: XTCL, plan: EnsembleConfig, graph: Graph, own: nn.Module | None
+    folder: Path, model: XTCL, ensemble: EnsembleConfig, graph: Graph, own: nn.Module | None
 ) -> EncoderEnsemble:
-    if own is None and model.encoder == "own":
+    if own is None and model.encoder in (CUSTOM_ENCODER, "own"):  # "own" in files of release 0.1
         raise UsageError(
             f"The model in '{folder}' has an encoder of its author's own: load it with "
             "XTCL.load(folder, encoder=ThatModule(...))."
         )
     x, _ = encoder_inputs(graph, torch.device("cpu"))
     chosen = model.encoder if own is None else own
-    members = [encoder_factory(chosen, x.shape[1], member.encoder)() for member in plan.encoders]
-    weights_of = [member.weight for member in plan.encoders]
-    module = EncoderEnsemble(members, weights_of, plan.attributes).eval()
+    encoders = [encoder_factory(chosen, x.shape[1], each.encoder)() for each in ensemble.encoders]
+    weights_of = [each.weight for each in ensemble.encoders]
+    module = EncoderEnsemble(encoders, weights_of, ensemble.attributes).eval()
     weights: dict[str, Tensor] = {
         k: torch.from_numpy(v) for k, v in _tensors(folder, "encoder").items()
     }

@@ -90,9 +90,9 @@ def link_folds(view: TrainingView, folds: int, rng: np.random.Generator) -> list
 
 
 def pair_folds(view: TrainingView, pairs: np.ndarray, alike: ArrayLike) -> list[Fold]:
-    """One fold of the given `pairs` [2, n], of which `alike` [n] says which match.
+    """One fold of the given `pairs` [2, n]; `alike` [n] marks those that match.
 
-    It hides nothing from the relations: the view must not hold what the pairs ask for. A pair that
+    It hides nothing from the relations: the view must not hold the labels of the pairs. A pair that
     is given twice counts once.
     """
     answers = np.asarray(alike)

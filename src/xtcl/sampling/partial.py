@@ -1,8 +1,8 @@
 """Work inside a stage of the sampler that is kept when the stage is interrupted.
 
 Counts are kept fold by fold, positives in blocks of nodes. What is read again is the same as what
-would be computed again, so a resumed fit has the result of an undisturbed one, to the byte. Several
-ranks keep nothing inside a stage: each has a share of its own, and shares depend on their number.
+would be computed again, so a resumed fit has the result of an uninterrupted one, to the byte. With
+several ranks nothing is kept inside a stage, because shares depend on the number of ranks.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def find_positives(
     if found.num_found:
         progress(found.num_found)
     left = own[found.num_found :]
-    # The rest of a pass alone would be stored as a file that nothing asks for.
+    # The rest of an interrupted pass would be stored as a file that is never read.
     passed = rows.over(left, every_node, write=len(left) == len(own))
     with local_work(), found.saved_on_error(), passed as passing:
         candidates = passing.scorer(table, number, tie_break, exclude, within)

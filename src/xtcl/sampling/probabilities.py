@@ -1,7 +1,7 @@
 """f_u(v) of many pairs at once, from the pattern codes in the rows of their nodes u.
 
-Rows are asked for outside of a pass (`RelationRows.over`), as for an explanation: in top-k mode a
-short pass may search in another way, and what a pair gets must not depend on what else is asked.
+Rows are computed outside of a pass (`RelationRows.over`), as for an explanation. In top-k mode a
+short pass may search in another way, and the result of a pair must not depend on the other pairs.
 """
 
 from __future__ import annotations

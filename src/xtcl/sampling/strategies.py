@@ -1,8 +1,8 @@
 """Strategies: which nodes training pulls a node towards.
 
 A strategy fills a table [V, B] with positives of every node. `XTCL(positives=...)` takes one, by
-name or as an object. Alone, `fit` makes the table for a graph, and `batches` gives pairs (u, v) for
-a training loop of your own. A strategy of your own has one method, `table`.
+name or as an object. Outside of XTCL, `fit` makes the table for a graph, and `batches` gives pairs
+(u, v) for a training loop of your own. A strategy of your own has one method, `table`.
 
 The paper's five losses are Equation 1 with these strategies:
 
@@ -105,7 +105,7 @@ class PositiveStrategy(BaseEstimator, ABC):  # type: ignore[misc]
 
     name: ClassVar[str]
     learns: ClassVar[bool] = False
-    """Whether the weights that the sampler learned decide. Alone, it is fitted only then."""
+    """Whether the sampler's weights decide. Outside a fit the sampler is fitted only if True."""
 
     @abstractmethod
     def table(self, source: PositiveSource, number: int) -> PositiveTable:

@@ -114,7 +114,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
                 cross-fitted (`crossfit`), with the folds of an `XTCL` that trains on these labels.
             progress: called with 1 after each fold.
             pairs: in place of labels, node numbers [2, n] of the only pairs that count. Of (u, v),
-                v is a candidate of u: where the order says nothing, give both (u, v) and (v, u).
+                v is a candidate of u: where the order has no meaning, give both (u, v) and (v, u).
             alike: for each of the pairs, whether it is alike, [n].
 
         **With pairs nothing is hidden.** Relations read the graph as it is given, and its labels
@@ -277,7 +277,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
     def weight_intervals_(self) -> dict[str, WeightInterval]:
         """By relation, 95 % intervals of the weight of a pair above, and of the precision.
 
-        Computed when first asked for, by drawing nodes u with replacement
+        Computed on first use, by drawing nodes u with replacement
         (`xtcl.sampling.bootstrap`). Empty where the pairs are of fewer than five nodes u.
         """
         self._check_is_fitted()

@@ -1,4 +1,4 @@
-"""A task of the user's own: a function decides which pairs are alike."""
+"""A custom task: a function decides which pairs are alike."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CustomTask(NodeClassification):
 
     """
 
-    name: ClassVar[str] = "own"
+    name: ClassVar[str] = "custom"
     metric: ClassVar[str] = "none"
 
     def __init__(self, alike: Indicator, known: np.ndarray) -> None:

@@ -15,7 +15,7 @@ from xtcl.config import EnsembleConfig, FitConfig
 from xtcl.distributed import world
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
-from xtcl.nn import encoder_factory
+from xtcl.nn import encoder_factory, encoder_name
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.ensemble import HOPS, EncoderEnsemble
 from xtcl.nn.functional import clear_tensor_caches
@@ -67,8 +67,7 @@ def fit_task(
 ) -> FittedTask:
     """Fit embeddings and head on the training data: choose, sample, train, fit the head."""
     options = options or FitOptions()
-    name = options.encoder if isinstance(options.encoder, str) else "own"
-    config = config or task.recipe(name)
+    config = config or task.recipe(encoder_name(options.encoder))
     selected = choose_ensemble(data, task, config, options)
     local = options.for_graph(data.graph)
     sampled = sample_positives(data.graph, task, config, local)
@@ -78,7 +77,7 @@ def fit_task(
         config,
         selected,
         # No name keeps this embedding: `with_head` frees it when it needs the memory.
-        train_ensemble(data.graph, task, config, selected.plan, sampled, local),
+        train_ensemble(data.graph, task, config, selected.ensemble, sampled, local),
         options,
     )
 
@@ -148,7 +147,7 @@ def with_head(
        its own predictions as labels.
     """
     head = task.fit_head(data, fitted.embedding, selected, options.seed)
-    if config.downweight < 1 and fitted.plan.attributes:
+    if config.downweight < 1 and fitted.ensemble.attributes:
         lighter = with_downweighted_encoder(fitted, data.graph.num_attributes, config.downweight)
         other = task.fit_head(data, lighter.embedding, selected, options.seed)
         gain = task.cv_log_likelihood(head) - task.cv_log_likelihood(other)
@@ -193,12 +192,12 @@ class SampledPositives(NamedTuple):
     trust: float = 1.0
 
 
-def fit_sampler(training: Graph, task: Task, recipe: FitConfig, options: FitOptions) -> XGSampler:
+def fit_sampler(training: Graph, task: Task, config: FitConfig, options: FitOptions) -> XGSampler:
     """Fit the weights of the relations on `training`."""
     view = TrainingView.of(training, TrainingData(training).labelled, options.device)
     sampler = XGSampler(
         options.relations,
-        recipe.sampler,
+        config.sampler,
         block_rows=options.block_rows,
         seed=options.seed,
         store=options.store,
@@ -207,7 +206,7 @@ def fit_sampler(training: Graph, task: Task, recipe: FitConfig, options: FitOpti
     if saved is not None:
         arrays = {name: tensor.numpy() for name, tensor in saved.items()}
         return sampler_from_counts(sampler, view, arrays)
-    folds = task.folds(view, recipe.crossfit, np.random.default_rng([options.seed, 0]))
+    folds = task.folds(view, config.crossfit, np.random.default_rng([options.seed, 0]))
     with options.progress.stage("learning which relations matter", len(folds)) as advance:
         sampler.fit_folds(view, folds, advance, checkpoints=options.checkpoints)
     kept = {name: torch.from_numpy(array) for name, array in counts_to_arrays(sampler).items()}
@@ -216,28 +215,28 @@ def fit_sampler(training: Graph, task: Task, recipe: FitConfig, options: FitOpti
 
 
 def sample_positives(
-    training: Graph, task: Task, recipe: FitConfig, options: FitOptions
+    training: Graph, task: Task, config: FitConfig, options: FitOptions
 ) -> SampledPositives:
     """Fit the sampler, and take every node's positives by the strategy of the fit."""
-    sampler = fit_sampler(training, task, recipe, options)
+    sampler = fit_sampler(training, task, config, options)
     saved = options.checkpoints.load("positives")
     if saved is not None:
         return SampledPositives(sampler, saved["nodes"].numpy(), float(saved["trust"]))
-    strategy = options.strategy or make_strategy(recipe.strategy)
+    strategy = options.strategy or make_strategy(config.strategy)
     with options.progress.stage("finding positives", sampler.view_.num_nodes) as advance:
         source = PositiveSource(
             sampler,
             options.seed,
-            recipe.min_probability,
-            recipe.hops,
-            task.excluded(sampler.view_, recipe),
+            config.min_probability,
+            config.hops,
+            task.excluded(sampler.view_, config),
             advance,
             options.checkpoints,
         )
-        table = strategy.table(source, recipe.positives)
+        table = strategy.table(source, config.positives)
     nodes, trust = _checked(table, strategy, training)
     # Known links are enough for links; where the sampler finds nothing, trust is low.
-    if not ((nodes >= 0).any() or recipe.num_links_per_step or strategy.learns):
+    if not ((nodes >= 0).any() or config.num_links_per_step or strategy.learns):
         raise DataError(
             f"The strategy '{strategy.name}' finds no positive for any node of graph "
             f"'{training.name}': give more labels or links, or attributes that say more."
@@ -265,31 +264,31 @@ def _checked(table: PositiveTable, strategy: PositiveStrategy, training: Graph) 
 def train_ensemble(
     training: Graph,
     task: Task,
-    recipe: FitConfig,
-    plan: EnsembleConfig,
-    found: SampledPositives,
+    config: FitConfig,
+    ensemble: EnsembleConfig,
+    sampled: SampledPositives,
     options: FitOptions,
     scorer: EmbeddingScorer | None = None,
     best_other: float = NO_SCORE,
 ) -> FittedEmbedding:
-    """Train the encoders of `plan` one after the other, each with a seed of its own, and join them.
+    """Train the encoders of `ensemble` one after the other, each with its own seed; join them.
 
     With a scorer each of them is trained for as long as its score improves; `best_other` is the
     best score of another ensemble.
     """
     x, edge_index = encoder_inputs(training, options.device)
-    sources = task.sources(found.sampler.view_, found.positives, recipe)
-    encoders, parts, losses, configs = [], [], [], []
+    sources = task.sources(sampled.sampler.view_, sampled.positives, config)
+    encoders, parts, losses, encoder_configs = [], [], [], []
     score = NO_SCORE
-    for number, config in enumerate(plan.encoders):
+    for number, encoder_config in enumerate(ensemble.encoders):
         stopping = None if scorer is None else EarlyStopping(scorer, best_other=best_other)
-        with options.progress.stage("training", config.training.epochs) as advance:
+        with options.progress.stage("training", encoder_config.training.epochs) as advance:
             encoder, trained = train(
-                encoder_factory(options.encoder, x.shape[1], config.encoder),
+                encoder_factory(options.encoder, x.shape[1], encoder_config.encoder),
                 x,
                 edge_index,
                 sources,
-                config.training,
+                encoder_config.training,
                 seed=encoder_seed(options.seed, number),
                 on_epoch=_counting(advance),
                 checkpoints=options.checkpoints.subfolder(f"member-{number}"),
@@ -303,20 +302,22 @@ def train_ensemble(
         epochs = (
             stopping.best_epoch
             if stopping is not None and stopping.best_epoch
-            else config.training.epochs
+            else encoder_config.training.epochs
         )
-        configs.append(config.trained(epochs, found.trust))
+        encoder_configs.append(encoder_config.trained(epochs, sampled.trust))
     # A graph without attributes has random ones, which are no part of the embedding.
-    attributes = plan.attributes if training.has_attributes else 0.0
-    joined = EncoderEnsemble(encoders, [each.weight for each in configs], attributes, found.trust)
+    attributes = ensemble.attributes if training.has_attributes else 0.0
+    joined = EncoderEnsemble(
+        encoders, [each.weight for each in encoder_configs], attributes, sampled.trust
+    )
     with torch.no_grad():
         embedding = joined.join(parts, x, edge_index)
     clear_tensor_caches(joined)  # the model keeps no data
     del parts
     return FittedEmbedding(
-        found.sampler,
-        found.positives,
-        EnsembleConfig(tuple(configs), attributes),
+        sampled.sampler,
+        sampled.positives,
+        EnsembleConfig(tuple(encoder_configs), attributes),
         joined.eval(),
         embedding,
         tuple(losses),
@@ -343,7 +344,7 @@ def embedded_again(
     fitted: FittedEmbedding, training: Graph, device: torch.device
 ) -> FittedEmbedding:
     """The fit with the embedding that its encoder gives, to the last bit."""
-    embedding = embed(fitted.encoder, *encoder_inputs(training, device), fitted.plan.batch)
+    embedding = embed(fitted.encoder, *encoder_inputs(training, device), fitted.ensemble.batch)
     clear_tensor_caches(fitted.encoder)  # the model keeps no data
     return replace(fitted, embedding=embedding)
 

@@ -68,10 +68,10 @@ class LinkPrediction(Task):
     metric: ClassVar[str] = "auc"
 
     def recipe(self, encoder: str) -> FitConfig:
-        """One layer trained gently, or a sharper loss and longer training: hidden links decide.
+        """One layer trained gently, or a sharper loss and longer training; hidden links decide.
 
-        Sparse graphs want the first and lose up to a point with the second; dense ones gain a tenth
-        or two with it. docs/accuracy.md has the figures.
+        On sparse graphs the second loses up to a point; on dense ones it gains a tenth or two.
+        docs/accuracy.md has the figures.
         """
         return FitConfig(
             positives=10,
@@ -87,20 +87,20 @@ class LinkPrediction(Task):
         """Pairs of linked nodes with all nodes."""
         return link_folds(view, folds, rng)
 
-    def excluded(self, view: TrainingView, recipe: FitConfig) -> sp.csr_array | None:
+    def excluded(self, view: TrainingView, config: FitConfig) -> sp.csr_array | None:
         """Known links, where they are positives outright."""
-        return view.adjacency if recipe.num_links_per_step else None
+        return view.adjacency if config.num_links_per_step else None
 
     def sources(
-        self, view: TrainingView, positives: np.ndarray, recipe: FitConfig
+        self, view: TrainingView, positives: np.ndarray, config: FitConfig
     ) -> list[PositiveLists]:
         """Known links, and the sampler's best candidates among the unlinked."""
         candidates = PositiveLists.from_table(
-            positives, recipe.num_positives_per_step, recipe.candidate_weight
+            positives, config.num_positives_per_step, config.candidate_weight
         )
-        if not recipe.num_links_per_step:
+        if not config.num_links_per_step:
             return [candidates]
-        return [PositiveLists.from_links(view.adjacency, recipe.num_links_per_step), candidates]
+        return [PositiveLists.from_links(view.adjacency, config.num_links_per_step), candidates]
 
     def choose(self, data: TrainingData, config: FitConfig, trial: Trial) -> Selected:
         """Hide links, try each ensemble without them, and pick the one that ranks them best.
@@ -122,8 +122,8 @@ class LinkPrediction(Task):
         # max takes the first of equals: the ensemble that is listed first is the usual one.
         _, best, scorer = max(tried, key=lambda each: each[0])
         if not config.signals:
-            return Selected(best.plan, SignalHead.of(scorer))
-        return Selected(best.plan, SignalHead.fit(best, scorer, *links.hidden, seed=seed))
+            return Selected(best.ensemble, SignalHead.of(scorer))
+        return Selected(best.ensemble, SignalHead.fit(best, scorer, *links.hidden, seed=seed))
 
     def fit_head(
         self,

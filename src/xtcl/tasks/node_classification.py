@@ -69,15 +69,15 @@ class NodeClassification(Task):
         """Trained briefly, beside the attributes: an encoder of one layer and one of two.
 
         The first does best where labels are few, the second where nodes are many and positives can
-        be trusted; what each of them misses the other may know. docs/accuracy.md has the figures.
+        be trusted; their errors differ. docs/accuracy.md has the figures.
         """
         # An encoder of the user's own gives the embedding alone.
-        plan = NODE_ENSEMBLES.get(encoder, EnsembleConfig())
+        ensemble = NODE_ENSEMBLES.get(encoder, EnsembleConfig())
         sampler = SamplerConfig(prior_pairs=10)
         return FitConfig(
             sampler,
             min_probability=0.8,
-            ensembles=(plan,),
+            ensembles=(ensemble,),
             downweight=DOWNWEIGHT,
             self_training_threshold=SELF_TRAINING_THRESHOLD,
         )
@@ -87,10 +87,10 @@ class NodeClassification(Task):
         return label_folds(view, None, folds, rng)
 
     def sources(
-        self, view: TrainingView, positives: np.ndarray, recipe: FitConfig
+        self, view: TrainingView, positives: np.ndarray, config: FitConfig
     ) -> list[PositiveLists]:
         """The sampler's best candidates."""
-        return [PositiveLists.from_table(positives, recipe.num_positives_per_step)]
+        return [PositiveLists.from_table(positives, config.num_positives_per_step)]
 
     def fit_head(
         self,

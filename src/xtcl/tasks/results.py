@@ -93,13 +93,13 @@ NO_SCORE = float("-inf")
 class FittedEmbedding:
     """The sampler, its positives, the trained encoder and the embeddings.
 
-    `plan` is the ensemble with the epochs that were trained; `losses` has a curve for each of its
-    encoders. `validation_score` is the best score of the last one, if there was a scorer.
+    `ensemble` has the epochs that were trained; `losses` has a curve for each of its encoders.
+    `validation_score` is the best score of the last one, if there was a scorer.
     """
 
     sampler: XGSampler
     positives: np.ndarray
-    plan: EnsembleConfig
+    ensemble: EnsembleConfig
     encoder: EncoderEnsemble
     embedding: Tensor
     losses: tuple[tuple[float, ...], ...]

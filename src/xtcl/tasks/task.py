@@ -53,13 +53,13 @@ class Task(ABC):
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """The pairs whose I_t is known, for fitting the sampler."""
 
-    def excluded(self, view: TrainingView, recipe: FitConfig) -> sp.csr_array | None:
+    def excluded(self, view: TrainingView, config: FitConfig) -> sp.csr_array | None:
         """Pairs that the sampler may not choose as positives, as a sparse 0/1 matrix."""
         return None
 
     @abstractmethod
     def sources(
-        self, view: TrainingView, positives: np.ndarray, recipe: FitConfig
+        self, view: TrainingView, positives: np.ndarray, config: FitConfig
     ) -> list[PositiveLists]:
         """What training draws from, given the table of the sampler's positives [V, B]."""
 
@@ -79,10 +79,10 @@ class Task(ABC):
         choice: Selected,
         seed: int,
     ) -> Any:
-        """The head for `embedding`, which came from the plan of `choice`."""
+        """The head for `embedding`, which came from the ensemble of `choice`."""
 
     def finish_head(self, side: TrainingData, embedding: Tensor, head: Any) -> Any:
-        """The head that is taken, fitted to the end; see `xtcl.tasks.fit.with_head`."""
+        """The chosen head, fitted to convergence; see `xtcl.tasks.fit.with_head`."""
         return head
 
     def self_train(
@@ -109,12 +109,12 @@ class Task(ABC):
 class Selected:
     """What a task chose: an ensemble, and for links the head that did best with it."""
 
-    plan: EnsembleConfig
+    ensemble: EnsembleConfig
     scorer: SignalHead | None = None
 
     def to_tensors(self) -> dict[str, Tensor]:
         """The choice for a checkpoint."""
-        text = json.dumps(to_builtin(asdict(self.plan))).encode()
+        text = json.dumps(to_builtin(asdict(self.ensemble))).encode()
         scorer = {} if self.scorer is None else self.scorer.to_tensors()
         arrays = {f"scorer.{name}": torch.from_numpy(array) for name, array in scorer.items()}
         return arrays | {"plan": torch.frombuffer(bytearray(text), dtype=torch.uint8)}
@@ -122,10 +122,10 @@ class Selected:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Selected:
         """The choice that `to_tensors` wrote."""
-        plan = EnsembleConfig.from_dict(json.loads(tensors["plan"].numpy().tobytes()))
+        ensemble = EnsembleConfig.from_dict(json.loads(tensors["plan"].numpy().tobytes()))
         scorer = {
             name.removeprefix("scorer."): tensor.numpy()
             for name, tensor in tensors.items()
             if name.startswith("scorer.")
         }
-        return cls(plan, SignalHead.from_tensors(scorer) if scorer else None)
+        return cls(ensemble, SignalHead.from_tensors(scorer) if scorer else None)

@@ -18,7 +18,7 @@ class TrainingData:
     """A graph that holds training data only; for links, the training non-links too.
 
     Node classification: all links, and the labels of the training nodes. Link prediction: the
-    training links, and no labels unless they were asked for.
+    training links, and no labels unless `use_labels` is set.
     """
 
     graph: Graph

@@ -209,7 +209,7 @@ def _epoch_anchors(
         yield torch.arange(num_nodes, device=generator.device)
     else:
         order = torch.randperm(num_nodes, generator=generator, device=generator.device)
-        # chunk may give fewer parts than it is asked for
+        # chunk may give fewer parts than its argument
         yield from order[:drawn].tensor_split(steps)
 
 

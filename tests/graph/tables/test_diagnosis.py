@@ -97,9 +97,9 @@ def refused(
 @pytest.mark.parametrize("case", NODES)
 def test_nodes(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content, sentence = NODES[case]
-    told = refused(tmp_path, monkeypatch, content, EDGES)
-    assert sentence in told
-    assert "nodes.csv" in told
+    message = refused(tmp_path, monkeypatch, content, EDGES)
+    assert sentence in message
+    assert "nodes.csv" in message
 
 
 @pytest.mark.parametrize("case", LABELS)

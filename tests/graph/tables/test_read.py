@@ -147,15 +147,15 @@ def test_reading_much_tells_how_far_it_is(
         else:
             with pa.output_stream(path, compression="gzip" if kind == "csv.gz" else None) as out:
                 arrow_csv.write_csv(written, out)
-    spec, quiet, told = TableSpec(paths[1], paths[0]), Recorder(), Recorder()
+    spec, quiet, progress = TableSpec(paths[1], paths[0]), Recorder(), Recorder()
     read_spec(spec, quiet)
     assert not quiet.stages  # nobody waits for so little
     monkeypatch.setattr(sources, "PROGRESS_FROM_BYTES", 1)
     monkeypatch.setattr(sources, "MEGABYTE", 1)
     monkeypatch.setattr(text_file, "BLOCK_BYTES", 10_000)
     monkeypatch.setattr("xtcl.graph.tables.sources.BATCH_ROWS", 1000)
-    read_spec(spec, told)
-    [(name, steps, done)] = told.stages
+    read_spec(spec, progress)
+    [(name, steps, done)] = progress.stages
     assert name.startswith("reading tables")
     assert steps == 2 * paths[0].stat().st_size + paths[1].stat().st_size
     assert sum(done) == pytest.approx(steps, rel=0.01)

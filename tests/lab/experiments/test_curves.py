@@ -124,7 +124,7 @@ def test_fewer_classes_are_measured_on_their_own_graph(monkeypatch: pytest.Monke
 @pytest.mark.slow
 def test_perturbed_labels_are_what_is_fitted_and_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = watched(monkeypatch, "perturbation")
-    told = [
+    information = [
         PerturbedLabels().run("vote", number, "gcn", 0, 1).measure(bench())["information"]
         for number in (0, 150)
     ]
@@ -132,8 +132,8 @@ def test_perturbed_labels_are_what_is_fitted_and_scored(monkeypatch: pytest.Monk
     before, after = (TrainingData(graph).labels for graph, _ in seen)
     np.testing.assert_array_equal(before, GRAPH.labels)
     assert (after != GRAPH.labels).any()
-    assert told[0] == label_information(GRAPH.labels, above_pairs(GRAPH, RELATION))
-    assert told[1] > told[0]
+    assert information[0] == label_information(GRAPH.labels, above_pairs(GRAPH, RELATION))
+    assert information[1] > information[0]
     assert len(PerturbedLabels().runs(Selection())) == 2 * 6 * 4 * 3 * 5
 
 

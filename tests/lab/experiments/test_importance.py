@@ -196,8 +196,10 @@ def test_the_page_says_where_the_two_samplers_disagree(tmp_path: Path) -> None:
     assert "| Link | 2.00 (1.75 to 2.50) | 1.00 (0.75 to 1.50) |" in ours
     assert "| Link | 3.00 (2.75 to 3.50) |" in as_printed
     assert "| cora | Attr. Label Dist. (3 of 3) | Jaccard Sim. (3 of 3) |" in as_printed
-    told = "Jaccard Sim. is first by Algorithm 1 as printed and last by our sampler on cora (+5.00)"
-    assert told in as_printed
+    sentence = (
+        "Jaccard Sim. is first by Algorithm 1 as printed and last by our sampler on cora (+5.00)"
+    )
+    assert sentence in as_printed
     assert "| photo | Attr" not in as_printed  # it has no run of the printed algorithm
 
 

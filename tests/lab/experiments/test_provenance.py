@@ -142,7 +142,7 @@ class Guess(Method):
 
 def run(path: Path, method: Method, splits: int, **changes: Any) -> list[int]:
     """The seeds that were reported."""
-    told: list[int] = []
+    seeds_done: list[int] = []
     evaluate_into(
         RecordFile(path),
         "cell",
@@ -152,9 +152,9 @@ def run(path: Path, method: Method, splits: int, **changes: Any) -> list[int]:
         splits=splits,
         device=CPU,
         conditions=CONDITIONS | changes,
-        on_split=lambda seed, figure, seconds: told.append(seed),
+        on_split=lambda seed, figure, seconds: seeds_done.append(seed),
     )
-    return told
+    return seeds_done
 
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:

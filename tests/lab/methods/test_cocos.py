@@ -156,9 +156,9 @@ def test_the_second_stage_starts_from_the_weights_of_the_first(
     fitted(GRAPH)
     start, first, second_start, second = weights
     assert all(torch.equal(a, b) for a, b in zip(first, second_start, strict=True))
-    gcn, judge = slice(0, 2), slice(2, None)
+    gcn, critic = slice(0, 2), slice(2, None)
     assert not any(torch.equal(a, b) for a, b in zip(start[gcn], first[gcn], strict=True))
-    assert all(torch.equal(a, b) for a, b in zip(start[judge], first[judge], strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(start[critic], first[critic], strict=True))
     assert not any(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
@@ -428,9 +428,9 @@ def discriminator() -> nn.Sequential:
         return nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 1))
 
 
-def looped_score(judge: nn.Sequential, left: list[float], right: list[float]) -> float:
+def looped_score(critic: nn.Sequential, left: list[float], right: list[float]) -> float:
     """The discriminator's chance that a pair is of one context, term by term."""
-    layers = [judge[0], judge[2]]
+    layers = [critic[0], critic[2]]
     values = [*left, *right]
     for number, layer in enumerate(layers):
         assert isinstance(layer, nn.Linear)
@@ -444,34 +444,34 @@ def looped_score(judge: nn.Sequential, left: list[float], right: list[float]) ->
 
 
 def looped_contrast(
-    judge: nn.Sequential, z: Tensor, shuffled: Tensor, partner: list[int], other: list[int]
+    critic: nn.Sequential, z: Tensor, shuffled: Tensor, partner: list[int], other: list[int]
 ) -> float:
     before, after = z.tolist(), shuffled.tolist()
     n, total = len(before), 0.0
     for i in range(n):
-        total -= math.log(looped_score(judge, after[i], before[i])) / (2 * n)
-        total -= math.log(looped_score(judge, after[partner[i]], after[i])) / (2 * n)
+        total -= math.log(looped_score(critic, after[i], before[i])) / (2 * n)
+        total -= math.log(looped_score(critic, after[partner[i]], after[i])) / (2 * n)
     for i, j in enumerate(other):
-        total -= math.log(1 - looped_score(judge, before[i], before[j])) / n
+        total -= math.log(1 - looped_score(critic, before[i], before[j])) / n
     return total
 
 
 @each_estimate
 def test_the_contrast_is_its_formula(estimate: list[int]) -> None:
-    n, contexts, judge = len(estimate), contexts_of(estimate), discriminator()
+    n, contexts, critic = len(estimate), contexts_of(estimate), discriminator()
     z, shuffled = rows(n, 1), rows(n, 2)
-    found = cocos_contrast(judge, z, shuffled, contexts, drawn(7))
+    found = cocos_contrast(critic, z, shuffled, contexts, drawn(7))
     generator = drawn(7)
     partner, other = contexts.shuffle(generator).tolist(), contexts.outside(generator).tolist()
-    expected = looped_contrast(judge, z, shuffled, partner, other)
+    expected = looped_contrast(critic, z, shuffled, partner, other)
     assert found.item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_no_gradient_goes_through_the_other_node_of_a_negative() -> None:
-    judge = discriminator()
+    critic = discriminator()
     contexts = contexts_of(MIXED)
     z, shuffled = rows(len(MIXED), 1).requires_grad_(), rows(len(MIXED), 2)
-    torch.autograd.backward(cocos_contrast(judge, z, shuffled, contexts, drawn(7)))
+    torch.autograd.backward(cocos_contrast(critic, z, shuffled, contexts, drawn(7)))
     found = z.grad
     generator = drawn(7)
     contexts.shuffle(generator)
@@ -479,8 +479,8 @@ def test_no_gradient_goes_through_the_other_node_of_a_negative() -> None:
     # The same with the other nodes' rows as numbers of their own.
     own = z.detach().clone().requires_grad_()
     fixed = z.detach()[other]
-    same = judge(torch.cat([shuffled, own], dim=1))
-    apart = judge(torch.cat([own, fixed], dim=1))
+    same = critic(torch.cat([shuffled, own], dim=1))
+    apart = critic(torch.cat([own, fixed], dim=1))
     expected = nn.functional.softplus(-same).mean() / 2 + nn.functional.softplus(apart).mean()
     torch.autograd.backward(expected)
     assert found is not None

@@ -262,16 +262,16 @@ def test_settings_go_by_the_name_of_the_graph() -> None:
 
 
 def test_progress_counts_the_epochs() -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     class Listening(Progress):
         @contextmanager
         def stage(self, name: str, steps: int) -> Iterator[Advance]:
-            told.append(f"{name}: {steps}")
-            yield lambda done: told.append(str(done))
+            reported.append(f"{name}: {steps}")
+            yield lambda done: reported.append(str(done))
 
     MetaPN(SHORT).fit(SIDE, "nodes", seed=0, device=CPU, progress=Listening())
-    assert told == ["training Meta-PN: 5", *["1"] * 5]
+    assert reported == ["training Meta-PN: 5", *["1"] * 5]
 
 
 def test_what_cannot_be_done_is_said() -> None:

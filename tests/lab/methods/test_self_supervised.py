@@ -86,9 +86,9 @@ def test_links_choose_their_scorer_by_links_the_embedding_has_not_seen() -> None
     np.testing.assert_array_equal(fewer.edges, links.graph.edges)
     np.testing.assert_array_equal(all_of_them.edges, side.graph.edges)
     assert fewer.num_edges < all_of_them.num_edges
-    judged = np.asarray(fewer.adjacency @ GRAPH.attributes)
+    smoothed = np.asarray(fewer.adjacency @ GRAPH.attributes)
     rows = np.asarray(side.graph.adjacency @ GRAPH.attributes)
-    scorer = fit_chosen(choose_scorer(links, judged, 3), side, rows, 3)
+    scorer = fit_chosen(choose_scorer(links, smoothed, 3), side, rows, 3)
     assert isinstance(answer, LinkScores)
     np.testing.assert_array_equal(answer.score(side.negatives), scorer.score(rows, side.negatives))
 

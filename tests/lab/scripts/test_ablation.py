@@ -126,8 +126,8 @@ def test_a_row_goes_on_and_keeps_its_purity(
     assert run(tmp_path, "--task", "nodes", "--only", "positives-5", "--splits", "1") == 0
     assert run(tmp_path, "--task", "nodes", "--only", "positives-5", "--splits", "2") == 0
     cell = "cora-nodes-positives-5"
-    told = [line.split(":")[0] for line in capsys.readouterr().err.splitlines()]
-    assert told == [f"{cell} split 1000", f"{cell} split 1001"]
+    reported = [line.split(":")[0] for line in capsys.readouterr().err.splitlines()]
+    assert reported == [f"{cell} split 1000", f"{cell} split 1001"]
     shares = RecordFile(tmp_path / "purity.jsonl").read()[cell]
 
     (row,) = (row for row in ROWS["nodes"] if row.name == "positives-5")

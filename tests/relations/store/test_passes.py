@@ -136,7 +136,7 @@ def test_a_cold_fit_computes_each_row_once(
 
 
 @pytest.mark.parametrize("labelled", [4, 1])  # folds of few rows, which build no index, and of many
-def test_an_index_is_built_once_and_its_share_is_told_ever_after(
+def test_an_index_is_built_once_and_its_recall_is_kept(
     labelled: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("faiss")

@@ -68,7 +68,7 @@ def read_tables(
         scale: bring numbers to mean 0 and standard deviation 1.
         name: how messages and reports call the graph.
 
-    What was left out or looks wrong comes as warnings; `graph.encoding` says what became of each
+    What was left out or looks wrong comes as warnings; `graph.encoding` has the encoding of each
     column, `graph.repairs` what was repaired in the edges.
 
     Raises:

@@ -26,7 +26,7 @@ Plain = dict[str, Any]
 class Selection:
     """How much of an experiment is wanted; what is None is as the experiment has it.
 
-    `quick` makes it small: minutes on two cores, with the same code and the same honesty.
+    `quick` makes it small: minutes on two cores, with the same code and the same protocol.
     """
 
     datasets: Sequence[str] | None = None

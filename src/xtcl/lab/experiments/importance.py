@@ -54,12 +54,12 @@ NUM_RESAMPLES = 500
 class Importance(Experiment):
     r"""max(\|w0\|, \|w1\|) of every relation, with bootstrap intervals.
 
-    The pairs of one node hang together, so it is nodes that are resampled and not pairs: the nodes
-    whose pairs are counted are dealt into 60 groups, groups are drawn with replacement, and the
-    stumps are fitted again to the sum of their counts (Davison and Hinkley, "Bootstrap Methods and
-    their Application", 1997, chapter 2). Candidates stay the same, so what the interval leaves out
-    is that other candidates could have been labelled. Cost: one fit of the sampler; resamples take
-    milliseconds each.
+    The pairs of one node are dependent, so nodes are resampled and not pairs. The nodes whose pairs
+    are counted are assigned to 60 groups, groups are drawn with replacement, and the stumps are
+    fitted again to the sum of their counts (Davison and Hinkley, "Bootstrap Methods and their
+    Application", 1997, chapter 2). Candidates stay the same: the interval does not cover that other
+    candidates could have been labelled. Cost: one fit of the sampler; resamples take milliseconds
+    each.
 
     Twice: by our sampler, and by Algorithm 1 as printed (`SamplerConfig.paper()`), from 0 in one
     pass over all pairs of labelled nodes with no label hidden. The two need not agree.

@@ -77,7 +77,7 @@ CODE = figures_digest(Path(xtcl.__file__).parent)
 
 
 OnSplit = Callable[[int, float, float], None]
-"""Told the seed, the figure in percent and the seconds of a split that is done."""
+"""Called with the seed, the figure in percent and the seconds of a split that is done."""
 
 
 def evaluate_into(

@@ -112,7 +112,7 @@ def _smoothed(rows: Tensor, matrix: Tensor, hops: int) -> Tensor:
 
 
 class ASP(WithTaskSettings[ASPSettings]):
-    r"""Brings together what near links, far links and attributes say of a node.
+    r"""Brings together the views of a node from near links, far links and attributes.
 
     .. math:: G_W(\hat A, K) = \hat A^K (X W + b), \quad
               H_0 = G_1(\hat A, 2), \quad H_1 = G_2(\hat A, K), \quad

@@ -80,7 +80,7 @@ class KnownLabels:
 
 
 class SharingLoss:
-    """The loss of the second stage, to be asked once an epoch: it estimates the classes, too."""
+    """The loss of the second stage, called once an epoch; it estimates the classes, too."""
 
     def __init__(
         self,
@@ -309,7 +309,7 @@ def cocos_contrast(
     contexts: Contexts,
     generator: torch.Generator,
 ) -> Tensor:
-    r"""How badly pairs of one context are told from pairs of two.
+    r"""The loss of a discriminator between pairs of one context and pairs of two.
 
     .. math:: \tfrac12 \sum_{p \in \{F, S\}} \overline{-\log \sigma(D(p_i))}
               \; + \; \overline{-\log (1 - \sigma(D(z_i, z_j)))}

@@ -68,7 +68,7 @@ class Contrastive(XTCLMethod):
 
 
 class _Naming(Progress):
-    """Says whose training it is."""
+    """Progress whose stages have the name of the method."""
 
     def __init__(self, listener: Progress, title: str) -> None:
         self.listener = listener

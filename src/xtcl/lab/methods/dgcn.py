@@ -26,7 +26,7 @@ from xtcl.training.trainer import seeded
 
 
 class DGCN(Method):
-    r"""The dual graph convolutional network: on links and on random walks it must say the same.
+    r"""The dual graph convolutional network: links and random walks must agree.
 
     Zhuang and Ma, "Dual Graph Convolutional Networks for Graph-Based Semi-Supervised
     Classification", WWW 2018. One network on the adjacency and on the PPMI matrix of random walks;

@@ -1,4 +1,4 @@
-"""Deep Graph Infomax: nodes must recognise the graph they belong to."""
+"""Deep Graph Infomax: nodes are contrasted with a summary of the graph."""
 
 from __future__ import annotations
 

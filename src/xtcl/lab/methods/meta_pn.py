@@ -1,4 +1,4 @@
-"""Meta-PN: a network without links, taught by labels that spread over them."""
+"""Meta-PN: a network without links, trained on labels propagated over them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ META_PN_SETTINGS = {
 
 
 class MetaPN(Method):
-    r"""Spreads the known labels over the links, learns how far, and teaches a network the result.
+    r"""Spreads the known labels over the links, learns how far, and trains a network on the result.
 
     Labels spread, :math:`Y_k = \hat A^k Y_0`, and a small propagator :math:`\phi` mixes the hops
     (`MetaPropagator`). The network :math:`\theta` sees attributes alone and learns the mixture of
@@ -155,7 +155,7 @@ class FixedRows:
 
 
 class Lesson(NamedTuple):
-    """What there is to learn from: all rows; known rows and their classes; labels of each hop."""
+    """Training data: all rows; known rows and their classes; labels of each hop."""
 
     rows: FixedRows
     known_rows: FixedRows
@@ -265,7 +265,7 @@ class MetaPropagator(nn.Module):
     r"""Pseudo labels :math:`\tilde y_i = Y_0[i] + \sum_k a_{ik} Y_k[i]`.
 
     The trust of node i in hop k is :math:`a_{ik} = \text{softmax}_k(v^\top \text{ReLU}(W Y_k[i] +
-    b))`. Rows do not sum to 1: a node far from all labels has little to say. Cost O(V K C^2).
+    b))`. Rows do not sum to 1: those of a node far from all labels are small. Cost O(V K C^2).
     """
 
     def __init__(self, num_classes: int) -> None:

@@ -1,6 +1,6 @@
 """Naive XGBoost: the stock library on all labelled pairs, against which XGSampler is timed.
 
-XGBoost is an extra: it is imported when pairs are to be learned from, and not before.
+XGBoost is an extra: it is imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PolyGCL: low and high frequencies of the graph must recognise what both say together."""
+"""PolyGCL: low and high frequencies of the graph are contrasted with their mixture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the self-supervised systems share: embeddings that no label has touched, under our heads."""
+"""What the self-supervised systems share: embeddings without labels, with the heads of XTCL."""
 
 from __future__ import annotations
 

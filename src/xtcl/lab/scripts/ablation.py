@@ -4,7 +4,7 @@
         [--only ROW,...] [--splits 5] [--device auto] [--data DIR] [--out results/ablation]
         [--table]
 
-Splits are those of exploration, from seed 1000: the reported ones choose nothing. Writes
+Splits are those of exploration, from seed 1000: no choice is made on the reported ones. Writes
 ablation.jsonl with a record D-T-R for data set, task and row, as `xtcl evaluate --json` prints it;
 purity.jsonl has the share of right positives on the test side, by seed. Finished splits are kept
 and never run again; splits of another recipe, other versions or other hardware are refused. With

@@ -1,10 +1,10 @@
-r"""Negatives that may be alike after all push less.
+r"""A loss in which negatives that may be alike weigh less.
 
 .. math:: \mathcal L(u) = -\frac 1B \sum_b \log \frac{e^{s(u, p_b)}}
           {e^{s(u, p_b)} + \sum_k (1 - f_u(n_k)) \, e^{s(u, n_k)}}
 
-In the spirit of Chuang and others, "Debiased Contrastive Learning", NeurIPS 2020, who know one
-chance for all pairs; the sampler has one for each.
+In the spirit of Chuang and others, "Debiased Contrastive Learning", NeurIPS 2020, who have one
+probability for all pairs; the sampler has one for each.
 """
 
 from __future__ import annotations

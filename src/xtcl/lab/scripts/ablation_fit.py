@@ -1,4 +1,4 @@
-"""Fits for nodes that part from `fit_task` once the positives are found."""
+"""Fits for nodes that differ from `fit_task` after the positives are found."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def fit_from(
     found: SampledPositives, side: TrainingData, task: Task, recipe: FitConfig, options: FitOptions
 ) -> FittedTask:
     """The rest of `fit_task` for a recipe with one plan."""
-    (plan,) = recipe.ensembles
-    fitted = train_ensemble(side.graph, task, recipe, plan, found, options)
-    return with_head(side, task, recipe, Selected(plan), fitted, options)
+    (ensemble,) = recipe.ensembles
+    fitted = train_ensemble(side.graph, task, recipe, ensemble, found, options)
+    return with_head(side, task, recipe, Selected(ensemble), fitted, options)
 
 
 def fit_with_loss(

@@ -1,9 +1,9 @@
-"""One more round: what a first fit says of the classes becomes a relation of a second.
+"""One more round: the class probabilities of a first fit become a relation of a second fit.
 
-A first fit that knows a node's label says it back. So there is a first fit for every fold of the
-sampler, from relations to head without the labels of that fold, and one with all labels. The
+A first fit that was trained on a node's label reproduces it. So there is a first fit for every fold
+of the sampler, from relations to head without the labels of that fold, and one with all labels. The
 sampler weighs the new relation on pairs whose two labels the posteriors have not seen, and when
-positives are sought a training node has the posterior of the fit that did not know its label.
+positives are sought a training node has the posterior of the fit that was not trained on its label.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PosteriorAgreement(Relation):
 
     .. math:: s(u, v) = \cos(p_u, p_v)
 
-    with the class posterior p of fits that knew the labels of the view and no others.
+    with the class posterior p of fits trained on the labels of the view and no others.
     """
 
     posteriors: Mapping[bytes, np.ndarray]

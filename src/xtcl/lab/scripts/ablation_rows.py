@@ -11,10 +11,10 @@ from xtcl.lab.scripts.ablation_changes import (
     bold,
     deep,
     encoder,
+    ensembles_with,
     linear,
     only,
     overall,
-    plans,
     repeated,
     same,
     sampler,
@@ -62,15 +62,15 @@ SHARED = (
 NODE_ROWS = (
     *SHARED,
     Row("base-0", "base score 0 and one sweep", sampler(base_score=0.0, sweeps=1)),
-    Row("no-prior", "nothing believed of relations beforehand", sampler(prior_pairs=0)),
-    Row("ties-by-chance", "ties between candidates broken by chance", sampler(tie_break=None)),
-    Row("all-candidates", "no least chance, full trust", overall(min_probability=0.0)),
-    Row("full-trust", "the least chance, but full trust", fit=fit_in_full_trust),
-    Row("unfiltered", "the trust, but no least chance", fit=fit_unfiltered),
-    Row("no-doubt", "the trust never lowered by doubt", overall(downweight=1.0)),
+    Row("no-prior", "no prior pairs", sampler(prior_pairs=0)),
+    Row("ties-by-chance", "ties between candidates broken at random", sampler(tie_break=None)),
+    Row("all-candidates", "no minimum probability, full trust", overall(min_probability=0.0)),
+    Row("full-trust", "the minimum probability, but full trust", fit=fit_in_full_trust),
+    Row("unfiltered", "the trust, but no minimum probability", fit=fit_unfiltered),
+    Row("no-doubt", "no down-weighting", overall(downweight=1.0)),
     Row("one-fit", "the head fitted once, on labels alone", overall(self_training_threshold=1.0)),
-    Row("least-chance-0.5", "a least chance of 0.5", overall(min_probability=0.5)),
-    Row("least-chance-0.9", "a least chance of 0.9", overall(min_probability=0.9)),
+    Row("least-chance-0.5", "a minimum probability of 0.5", overall(min_probability=0.5)),
+    Row("least-chance-0.9", "a minimum probability of 0.9", overall(min_probability=0.9)),
     Row("positives-5", "B = 5 positives", overall(positives=5)),
     Row("positives-100", "B = 100 positives", overall(positives=100)),
     Row("weighted", "positives weighted by f_u(v)", fit=fit_weighted),
@@ -80,13 +80,13 @@ NODE_ROWS = (
     Row("temperature-1.0", "temperature 1.0 (linear)", training(linear, temperature=1.0)),
     Row(
         "two-layer-gcn",
-        "a plain two-layer GCN, nothing beside it",
+        "a plain two-layer GCN only",
         overall(ensembles=(EnsembleConfig((EncoderConfig(dict(PAPER_ENCODERS[ENCODER])),)),)),
     ),
     Row("linear-only", "without the two-layer encoder", only(linear)),
     Row("deep-only", "without the linear encoder", only(deep)),
-    Row("no-caution", "the two-layer encoder as bold as the linear one", bold(deep)),
-    Row("no-attributes", "without the attributes beside", plans(attributes=0.0)),
+    Row("no-caution", "the two-layer encoder with trust exponent 0", bold(deep)),
+    Row("no-attributes", "without concatenated attributes", ensembles_with(attributes=0.0)),
     Row("one-hop", "one hop, no restart (linear)", encoder(linear, hops=1, restart=0.0)),
     Row("two-hops", "two hops, no restart (linear)", encoder(linear, hops=2, restart=0.0)),
     Row("ten-hops", "ten hops, no restart (linear)", encoder(linear, hops=10, restart=0.0)),
@@ -102,9 +102,9 @@ NODE_ROWS = (
 )
 LINK_ROWS = (
     *SHARED,
-    Row("first-plan", "the first plan only", lambda recipe: _one_plan(recipe, 0)),
-    Row("second-plan", "the second plan only", lambda recipe: _one_plan(recipe, 1)),
-    Row("no-early-stop", "the plan's own epochs", overall(stop_early=False)),
+    Row("first-plan", "the first ensemble only", lambda recipe: _one_ensemble(recipe, 0)),
+    Row("second-plan", "the second ensemble only", lambda recipe: _one_ensemble(recipe, 1)),
+    Row("no-early-stop", "the ensemble's own epochs", overall(stop_early=False)),
     Row("no-signals", "pairs scored by their embeddings alone", overall(signals=False)),
     Row("no-candidates", "known links only", overall(candidate_weight=0.0)),
     Row("candidates-1", "candidates with weight 1", overall(candidate_weight=1.0)),
@@ -115,5 +115,5 @@ LINK_ROWS = (
 ROWS = {"nodes": NODE_ROWS, "links": LINK_ROWS}
 
 
-def _one_plan(recipe: FitConfig, place: int) -> FitConfig:
+def _one_ensemble(recipe: FitConfig, place: int) -> FitConfig:
     return replace(recipe, ensembles=(recipe.ensembles[place],))

@@ -1,4 +1,4 @@
-r"""Positives weighted by how sure the sampler is of them.
+r"""Positives weighted by their probability.
 
 .. math:: \mathcal L(u) = -\frac {1} {\sum_b f_u(p_b)} \sum_b f_u(p_b) \log \frac{e^{s(u, p_b)}}
           {e^{s(u, p_b)} + \sum_k e^{s(u, n_k)}}

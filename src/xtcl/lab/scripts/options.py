@@ -1,4 +1,4 @@
-"""What the scripts that run something on the data sets let one choose."""
+"""Options of the scripts that run something on the data sets."""
 
 from __future__ import annotations
 

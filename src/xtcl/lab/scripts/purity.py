@@ -1,4 +1,4 @@
-"""How often positives are right on the test side: looked at afterwards, used for nothing.
+"""How often positives are right on the test side, measured after the fit and used for no choice.
 
     PYTHONPATH=src python -m xtcl.lab.scripts.purity [--datasets cora,...] [--tasks nodes,links]
         [--device auto] [--data DIR] [--out results/accuracy/purity.jsonl]

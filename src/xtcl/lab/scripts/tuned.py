@@ -143,7 +143,7 @@ def describe_search(found: Tuned) -> dict[str, Any]:
     return {
         "hidden score": found.score,
         "hidden score of the default": found.default_score,
-        "knobs": dict(found.best.values),
+        "knobs": dict(found.best.values),  # the key of stored records
         "recipe": asdict(found.recipe),
     }
 

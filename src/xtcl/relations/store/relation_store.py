@@ -37,7 +37,7 @@ _OWN_FILES = "[0-9a-f]" * 64 + _SUFFIX
 
 
 ABANDONED_SECONDS = 24 * 3600
-"""Age of a temporary file whose writer must have died."""
+"""Age of a temporary file whose writer no longer runs."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class RelationStore:
 
 
 class _IncompleteError(Exception):
-    """Not all rows came; what was written is dropped."""
+    """Not all rows were computed; what was written is dropped."""
 
 
 def _entry(stored: StoredRelation) -> StoreEntry:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from xtcl import baselines
 from xtcl.baselines import METHODS, Method, forget_method, make_method, register_method
-from xtcl.baselines.own_method import as_method
+from xtcl.baselines.custom_method import as_method
 from xtcl.cli.main import app
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, TrainingConfig
 from xtcl.errors import DataError, UsageError
@@ -108,7 +108,7 @@ def test_a_function_gets_what_it_names() -> None:
         as_method(given).fit(SIDE, "nodes", **OPTIONS)
     assert seen == [(SIDE, "nodes", 3), {"task": "nodes", **OPTIONS}]
     with pytest.raises(
-        UsageError, match=r"'mine' needs 'graph', which nobody gives: .* task, seed"
+        UsageError, match=r"'mine' needs 'graph', which is not provided: .* task, seed"
     ):
         register_method("mine", lambda data, graph: None)
     with pytest.raises(UsageError, match="takes no argument"):
@@ -215,8 +215,8 @@ def test_an_estimator_fits_as_it_does_alone(task: str) -> None:
 
 def test_registered_methods_are_listed() -> None:
     register_method("mine", majority, tasks=["nodes"])
-    told = json.loads(CliRunner().invoke(app, ["methods", "--json"]).stdout)
-    (mine,) = (each for each in told if each["name"] == "mine")
+    output = json.loads(CliRunner().invoke(app, ["methods", "--json"]).stdout)
+    (mine,) = (each for each in output if each["name"] == "mine")
     assert mine == {
         "name": "mine",
         "title": "mine",

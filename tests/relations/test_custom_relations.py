@@ -23,8 +23,8 @@ from torch import Tensor
 from user_code import user_module
 
 from xtcl.errors import DataError, UsageError
+from xtcl.relations.custom import FunctionRelation, MatrixRelation
 from xtcl.relations.jaccard import Jaccard
-from xtcl.relations.own import FunctionRelation, MatrixRelation
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.row_source import LevelSource, TopKSource
 from xtcl.relations.sparse import SparseRows

@@ -1,4 +1,4 @@
-"""Relations from a matrix or from a function, without a class of one's own."""
+"""Relations from a matrix or from a function, without a class for each."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ TopKFunction = Callable[[TrainingView, TopK], TopKSearch | None]
 """Takes a view and what to keep of a row, returns a search, as `Relation.topk` does."""
 
 
-class _OwnRelation(Relation):
+class _CustomRelation(Relation):
     """A relation whose name, title and kinds of data are given when it is made.
 
-    It has no fields, because what it is made of is no parameter: a saved run keeps its name alone,
-    and it has to be registered before the run is loaded.
+    It has no fields, because its matrix or function is no parameter. A saved run keeps its name
+    only, so it has to be registered before the run is loaded.
     """
 
     name: str  # type: ignore[misc]
@@ -59,8 +59,8 @@ class _OwnRelation(Relation):
 
 
 @dataclass(init=False, eq=False, repr=False)
-class MatrixRelation(_OwnRelation):
-    r"""Two nodes are as alike as their entry in a matrix says.
+class MatrixRelation(_CustomRelation):
+    r"""The similarity of two nodes is their entry in a matrix.
 
     .. math:: s(u, v) = S[u, v]
 
@@ -75,7 +75,7 @@ class MatrixRelation(_OwnRelation):
     The matrix is the same in all folds of cross-fitting. So make it neither from labels nor from
     the links that are to be predicted.
 
-    >>> from xtcl.relations.relation import path_of_four, rows
+    >>> from xtcl.relations.examples import path_of_four, rows
     >>> rows(MatrixRelation(np.eye(4)[::-1], name="mirror"), path_of_four(), [0])
     [[0.0, 0.0, 0.0, 1.0]]
     """
@@ -182,8 +182,8 @@ def _in_range(name: str, values: np.ndarray, u: Tensor, v: Tensor) -> np.ndarray
 
 
 @dataclass(init=False, eq=False, repr=False)
-class FunctionRelation(_OwnRelation):
-    r"""Two nodes are as alike as a function says.
+class FunctionRelation(_CustomRelation):
+    r"""The similarity of two nodes is the value of a function.
 
     .. math:: s(u, v) = \text{function}(view)(u)[v]
 
@@ -202,7 +202,7 @@ class FunctionRelation(_OwnRelation):
     `topk` is an optional fast path of top-k mode: a function of a view and a `TopK` that returns a
     search, as `Relation.topk` does.
 
-    >>> from xtcl.relations.relation import path_of_four, rows
+    >>> from xtcl.relations.examples import path_of_four, rows
     >>> def same_parity(view):
     ...     return lambda nodes: (nodes[:, None] % 2 == torch.arange(view.num_nodes) % 2).float()
     >>> rows(FunctionRelation(same_parity, name="same-parity"), path_of_four(), [0])

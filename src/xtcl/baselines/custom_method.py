@@ -1,4 +1,4 @@
-"""A method of the user's own beside the others: what it may be, and what it may predict."""
+"""A user's own method: what it may be, and what it may predict."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ OFFERED = ("task", "seed", "device", "progress")
 """What a function gets beside the data, where it has parameters of these names."""
 
 
-class OwnMethod(Method):
-    """Calls what the user gave; `own_method` makes a subclass for each."""
+class CustomMethod(Method):
+    """Calls the user's method; `custom_method` makes a subclass for each."""
 
     given: ClassVar[Any]
 
@@ -54,10 +54,10 @@ class OwnMethod(Method):
 
 def as_method(method: Any) -> Method:
     """The method of that name, or what the user gave as a method."""
-    return make_method(method) if isinstance(method, str) else own_method(method)()
+    return make_method(method) if isinstance(method, str) else custom_method(method)()
 
 
-def own_method(
+def custom_method(
     given: Any, name: str | None = None, tasks: Iterable[str] | None = None
 ) -> type[Method]:
     """A class of method that calls `given`: a function, an estimator, a Method or its class."""
@@ -85,7 +85,7 @@ def own_method(
         "__doc__": inspect.getdoc(given) or f"The method '{called}' of your own.",
         "__module__": getattr(given, "__module__", __name__),
     }
-    return type("OwnMethod", (OwnMethod,), about)
+    return type("CustomMethod", (CustomMethod,), about)
 
 
 def _parameters(call: Callable[..., Any], name: str) -> list[str]:
@@ -100,7 +100,7 @@ def _parameters(call: Callable[..., Any], name: str) -> list[str]:
         needed = each.default is each.empty and each.kind is not each.VAR_POSITIONAL
         if needed and each.name not in OFFERED:
             raise UsageError(
-                f"Method '{name}' needs '{each.name}', which nobody gives: it gets the training "
+                f"Method '{name}' needs '{each.name}', which is not provided: it gets the training "
                 f"data, and those of {', '.join(OFFERED)} that it names."
             )
     return [each.name for each in others if each.name in OFFERED]
