@@ -175,6 +175,7 @@ class PreparedFit:
         named = type(settings.task) in TASKS.values()
         described: dict[str, Any] = {
             "code": code_digest(*RESULT_CODE),
+            "torch": str(torch.__version__),
             "graph": self.graph.fingerprint(),
             "labels": hashlib.sha256(known).hexdigest(),
             "split": None if self.split is None else self.split.fingerprint(),
