@@ -10,9 +10,6 @@ from torch import Tensor
 
 from xtcl.distributed import local_work
 from xtcl.planning.sizes import LINKS_TASK, Sizes
-from xtcl.relations.attribute_distribution import AttributeDistribution
-from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
-from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, tile_rows
 from xtcl.relations.row_source import LevelSource, TopKSource
@@ -56,11 +53,11 @@ def relation_seconds(
 def _work(relation: Relation, sizes: Sizes) -> list[tuple[Relation, int]]:
     """The relations to time for `relation`, and how many rows of each a fit computes."""
     rows = sizes.queries * sizes.rounds + sizes.nodes * sizes.rounds
-    if isinstance(relation, AttributeLabelDistribution) and relation.reads_all_rows:
-        # Its preparation is a pass over all rows of the attribute distribution, too long to try.
-        spread = AttributeDistribution(relation.hops)
-        return [(spread, sizes.nodes * sizes.rounds), (LabelDistribution(), rows)]
-    return [(relation, rows)]
+    parts = relation.timed_as()
+    if parts is None:
+        return [(relation, rows)]
+    source, similar = parts
+    return [(source, sizes.nodes * sizes.rounds), (similar, rows)]
 
 
 def _views(relation: Relation, sizes: Sizes) -> int:
