@@ -66,6 +66,13 @@ def test_a_fit_is_resolved_once_and_scored_once(task: str, tmp_path: Path) -> No
     assert found == dict.fromkeys(PREPARED | FITTED, 1)
 
 
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_a_compared_method_gets_the_training_data_of_the_fit(task: str, tmp_path: Path) -> None:
+    calls = calls_of(*small_command(task, tmp_path), "--compare", "logistic")
+    found = {what: calls[where] for what, where in (PREPARED | FITTED).items()}
+    assert found == dict.fromkeys(PREPARED | FITTED, 1) | {"test side": 2}
+
+
 def test_a_dry_run_prepares_the_same_once_and_hashes_nothing(tmp_path: Path) -> None:
     calls = calls_of(*small_command("nodes", tmp_path), "--dry-run")
     assert {what: calls[where] for what, where in PREPARED.items()} == dict.fromkeys(PREPARED, 1)
