@@ -21,6 +21,7 @@ PREPARED = {
     "configuration": "prepare.py:resolve_config",
     "training data": "tasks/training_data.py:training_data",
     "overlap with the test side": "tasks/training_data.py:check_disjoint",
+    "relations": "relations/registry.py:resolve_relations",
     "sizes": "planning/sizes.py:of",
     "memory plan": "planning/memory_plan.py:plan_fit",
     "device": "device.py:pick_device",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from xtcl.tasks.training_data import TrainingData
 
 
 def relation_seconds(
-    data: TrainingData, sizes: Sizes, relations: Iterable[Relation] | None = None
+    data: TrainingData, sizes: Sizes, relations: Sequence[Relation] | None = None
 ) -> float:
     r"""Seconds of `relations` in a fit: one tile of each is computed and timed.
 
@@ -39,7 +39,7 @@ def relation_seconds(
     view = TrainingView.of(data.graph, labelled, device)
     tile = min(tile_rows(device), view.num_nodes)
     nodes = torch.linspace(0, view.num_nodes - 1, tile).long().to(device)
-    chosen = resolve_relations("paper" if relations is None else relations)
+    chosen = resolve_relations("paper") if relations is None else relations
     usable, _ = usable_relations(chosen, view)
     total = 0.0
     with local_work():

@@ -17,7 +17,7 @@ from xtcl.config import SamplerConfig
 from xtcl.distributed import local_work, world
 from xtcl.errors import DataError, NotFittedError, UsageError
 from xtcl.relations.arrays import node_array, pair_array
-from xtcl.relations.registry import make_relation, resolve_relations
+from xtcl.relations.registry import ResolvedRelations, make_relation, resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.row_source import Levels
 from xtcl.relations.rows import RelationRows, make_rows, pair_similarities, usable_relations
@@ -183,9 +183,10 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         self.settings_ = settings = (self.settings or SamplerConfig()).validated()
         if self.block_rows is not None and self.block_rows < 1:
             raise UsageError(f"block_rows={self.block_rows} must be at least 1, or None.")
-        self.relations_, self.left_out_ = usable_relations(
-            resolve_relations(self.relations, printed=settings.printed_relations), view
-        )
+        relations = self.relations
+        if not isinstance(relations, ResolvedRelations):  # those of a fit are
+            relations = resolve_relations(relations, printed=settings.printed_relations)
+        self.relations_, self.left_out_ = usable_relations(relations, view)
         if not self.relations_:
             raise DataError(
                 "None of the chosen relations can be computed: "
