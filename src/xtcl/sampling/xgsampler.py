@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 
 from xtcl.config import SamplerConfig
 from xtcl.distributed import local_work, world
-from xtcl.errors import DataError, NotFittedError, UsageError
+from xtcl.errors import DataError, UsageError, check_is_fitted
 from xtcl.relations.arrays import node_array, pair_array
 from xtcl.relations.registry import ResolvedRelations, make_relation, resolve_relations
 from xtcl.relations.relation import Relation
@@ -281,7 +281,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         Computed when first asked for, by drawing nodes u with replacement
         (`xtcl.sampling.bootstrap`). Empty where the pairs are of fewer than five nodes u.
         """
-        self._check_is_fitted()
+        check_is_fitted(self, "stumps_", "fit")
         if self._intervals is None:
             self._intervals = weight_intervals(self)
         return self._intervals
@@ -348,14 +348,10 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         return relation if relation.reads <= self.view_.available else None
 
     def _fitted_rows(self) -> RelationRows:
-        self._check_is_fitted()
+        check_is_fitted(self, "stumps_", "fit")
         if self._rows is None:
             self._rows = self._make_rows(self.view_)
         return self._rows
-
-    def _check_is_fitted(self) -> None:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("This sampler is not fitted yet; call fit first.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "stumps_")
