@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from xtcl.relations.rows import RelationRows, make_rows, pair_similarities, usab
 from xtcl.relations.sparse import within_hops
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
+from xtcl.renamed import warn_renamed
 from xtcl.sampling.bootstrap import WeightInterval, weight_intervals
 from xtcl.sampling.counting import GroupCounts, assign_groups, count_groups
 from xtcl.sampling.folds import Fold, label_folds, pair_folds
@@ -125,12 +125,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
 
         """
         if isinstance(graph, TrainingView) and _are_folds(labels):
-            warnings.warn(
-                "XGSampler.fit(view, folds) is called fit_folds(view, folds) now; the old name "
-                "goes with the next release.",
-                DeprecationWarning,
-                stacklevel=2,
-            )
+            warn_renamed("XGSampler.fit(view, folds)", "fit_folds(view, folds)")
             return self.fit_folds(graph, labels, progress)
         if (pairs is None) != (alike is None):
             raise UsageError("pairs= and alike= go together: give both of them, or neither.")
