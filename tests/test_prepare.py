@@ -164,6 +164,12 @@ def test_code_that_turns_settings_and_data_into_a_fit_is_in_the_identity(module:
     assert code_digest(*others) != code_digest(*RESULT_CODE)
 
 
+def test_another_version_of_torch_is_another_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = identity()
+    monkeypatch.setattr(torch, "__version__", "another")
+    assert identity() != before
+
+
 # What trains: a split, a mask, or the masks of a PyG Data.
 
 TRAIN, TEST = np.arange(80) < 30, np.arange(80) >= 50

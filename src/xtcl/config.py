@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
@@ -26,7 +25,7 @@ import numpy as np
 from xtcl.errors import UsageError
 from xtcl.relations.registry import make_relation
 from xtcl.relations.thresholds import PAPER_QUANTILES, AboveRule, check_quantiles
-from xtcl.renamed import SETTINGS
+from xtcl.renamed import SETTINGS, warn_renamed
 
 Similarity = Literal["cosine", "inner"]
 
@@ -46,12 +45,7 @@ class _OldName:
 
 
 def _warn_renamed(owner: type, old: str) -> None:
-    warnings.warn(
-        f"{owner.__name__}: '{old}' is called '{SETTINGS[old]}' now; the old name goes with the "
-        "next release.",
-        DeprecationWarning,
-        stacklevel=3,  # the line that has the old name
-    )
+    warn_renamed(f"{owner.__name__}: '{old}'", f"'{SETTINGS[old]}'", stacklevel=4)
 
 
 def _with_old_names(cls: type[Config]) -> type[Config]:

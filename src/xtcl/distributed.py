@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -22,6 +21,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from xtcl.errors import RankError, UsageError
+from xtcl.renamed import warn_renamed
 
 _TIMEOUT = timedelta(days=1)
 """How long a rank waits for slower ones. A rank that died is noticed at once: its connection ends.
@@ -69,11 +69,7 @@ class World:
     @property
     def first(self) -> bool:
         """The former name of `is_main`, kept for one release."""
-        warnings.warn(
-            "World.first is called is_main now; the old name goes with the next release.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
+        warn_renamed("World.first", "is_main")
         return self.is_main
 
     def shares(self, lengths: Sequence[int]) -> list[slice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
@@ -248,13 +249,21 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         `graph` is a Graph, a PyG `Data`, a NetworkX graph or a SciPy adjacency matrix (see
         `as_graph`). `split` may also be the training nodes alone, as a mask or as node numbers.
         For nodes, a `train_mask` of a `Data` counts as such a split: no other label is used.
+        Training in mini-batches, where memory has no room for the whole graph, comes with a
+        warning, as it changes the result.
         """
-        return self.fit_prepared(prepare(self, graph, split), checkpoints=checkpoints)
+        prepared = prepare(self, graph, split)
+        for note in prepared.plan.notes:
+            warnings.warn(note, stacklevel=2)
+        return self.fit_prepared(prepared, checkpoints=checkpoints)
 
     def fit_prepared(
         self, prepared: PreparedFit, *, checkpoints: NullCheckpoints | None = None
     ) -> XTCL:
-        """Run the fit that `prepare` made ready with the parameters of this estimator."""
+        """Run the fit that `prepare` made ready with the parameters of this estimator.
+
+        The caller reports `prepared.plan.notes`: unlike `fit`, this does not warn.
+        """
         options = prepared.options(progress_of(self), checkpoints or NullCheckpoints())
         with limit_gpu_memory(prepared.settings.memory, prepared.device):
             result = fit_task(prepared.data, prepared.task, prepared.config, options)

@@ -32,6 +32,7 @@ from xtcl.planning.memory_plan import MemoryPlan, plan_fit
 from xtcl.planning.sizes import Sizes
 from xtcl.progress import Progress
 from xtcl.relations import FunctionRelation, Relation, RelationStore, resolve_relations
+from xtcl.sampling.positives import CODE_OF_POSITIVES
 from xtcl.sampling.strategies import PositiveStrategy, make_strategy
 from xtcl.tasks import TASKS, Task, make_task
 from xtcl.tasks.fit import FitOptions
@@ -45,20 +46,18 @@ if TYPE_CHECKING:
 
 
 RESULT_CODE = (
-    "xtcl.relations",
-    "xtcl.sampling",
+    *CODE_OF_POSITIVES,
     "xtcl.nn",
     "xtcl.training",
     "xtcl.tasks",
     "xtcl.device",
-    "xtcl.distributed",
     "xtcl.cuda_graphs",
-    "xtcl.config",
     "xtcl.graph.graph",
     "xtcl.graph.labels",
     "xtcl.graph.pairs",
     "xtcl.graph.splits",
     "xtcl.graph.subgraph",
+    "xtcl.graph.validation",
     "xtcl.prepare",
 )
 """The code that decides what a fit computes from its settings and data.
@@ -177,6 +176,7 @@ class PreparedFit:
         named = type(settings.task) in TASKS.values()
         described: dict[str, Any] = {
             "code": code_digest(*RESULT_CODE),
+            "torch": str(torch.__version__),
             "graph": self.graph.fingerprint(),
             "labels": hashlib.sha256(known).hexdigest(),
             "split": None if self.split is None else self.split.fingerprint(),

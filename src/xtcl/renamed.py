@@ -36,6 +36,19 @@ SETTINGS = {
 }
 """Fields of the configuration, in files and in Python, and methods of its classes."""
 
+VIEW_MEMBERS = {
+    "evidence": "available",
+    "forget": "clear_cache",
+    "hiding_labels": "without_labels",
+    "hiding_links": "without_links",
+    "label_holders": "all_labelled",
+    "once": "cached",
+}
+"""Members of `TrainingView`."""
+
+TASK_METHODS = {"second_head": "self_train", "evidence": "cv_log_likelihood"}
+"""Methods that a user's subclass of `Task` may have."""
+
 HEAD_ARRAYS = {"strength": "C", "sureness": "inverse_temperature"}
 """Arrays of a saved head."""
 

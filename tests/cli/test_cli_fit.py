@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from xtcl.estimator import XTCL
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
-from xtcl.planning.memory_plan import NO_LIMIT, plan_stages
+from xtcl.planning.memory_plan import NO_LIMIT, MemoryPlan, plan_fit, plan_stages
 from xtcl.planning.sizes import Sizes
 from xtcl.tasks import make_task
 from xtcl.tasks.link_prediction import LinkPrediction
@@ -149,6 +150,19 @@ def test_the_same_seed_gives_the_same_bytes(graph_file: Path, tmp_path: Path) ->
     a, b, c = (comparable(tmp_path / name) for name in "abc")
     assert a == b
     assert a["embeddings.parquet"] != c["embeddings.parquet"]
+
+
+def test_a_note_of_the_plan_is_printed_once_and_is_no_warning(
+    graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plan_with_note(sizes: Sizes, budget: int | None) -> MemoryPlan:
+        return replace(plan_fit(sizes, budget), notes=("Training goes in mini-batches.",))
+
+    monkeypatch.setattr("xtcl.prepare.plan_fit", plan_with_note)
+    result = fit(graph_file, tmp_path, "--epochs", "1")
+    assert result.exit_code == 0
+    assert result.stderr.count("Training goes in mini-batches.") == 1
+    assert "Warning" not in result.stderr
 
 
 @pytest.mark.slow

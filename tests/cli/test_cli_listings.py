@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from small_runs import python, small_graph
+from small_stores import open_or_compute
 from typer.testing import CliRunner
 
 import xtcl
@@ -102,7 +103,7 @@ def test_stored_relations(tmp_path: Path) -> None:
     store = RelationStore(tmp_path)
     view = TrainingView.of(small_graph())
     for relation in (Link(), PageRank(alpha=0.5)):
-        store.open_or_compute(view, relation, (0.9,)).close()
+        open_or_compute(store, view, relation, (0.9,)).close()
     found = read_json("relations", "--store", str(tmp_path))
     assert {(entry["relation"], entry["nodes"]) for entry in found} == {
         ("link", 80),
@@ -117,7 +118,7 @@ def test_stored_relations(tmp_path: Path) -> None:
 
 
 def test_a_store_with_a_folder_called_like_a_file(tmp_path: Path) -> None:
-    RelationStore(tmp_path).open_or_compute(TrainingView.of(small_graph()), Link(), (0.9,)).close()
+    open_or_compute(RelationStore(tmp_path), TrainingView.of(small_graph()), Link(), (0.9,)).close()
     (tmp_path / "old.parquet").mkdir()
     with pytest.warns(UserWarning, match=r"'.*old\.parquet' is no file of the relation store"):
         (entry,) = read_json("relations", "--store", str(tmp_path))

@@ -6,8 +6,12 @@ import ast
 from pathlib import Path
 
 import pytest
+from layers import imports
 from small_runs import python
-from test_layers import ROOT, imports
+
+import xtcl
+
+ROOT = Path(xtcl.__file__).parent
 
 LOADED = """
 import sys

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
-from layers import RANK
+from layers import RANK, imports
 
 import xtcl
 
 ROOT = Path(xtcl.__file__).parent
-
-
-def imports(tree: ast.Module) -> Iterator[str]:
-    """Modules of xtcl that are imported when the code runs, at the top or inside functions."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            node.body = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-        elif isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
 
 
 def test_no_import_from_the_right() -> None:

@@ -21,6 +21,7 @@ PREPARED = {
     "configuration": "prepare.py:resolve_config",
     "training data": "tasks/training_data.py:training_data",
     "overlap with the test side": "tasks/training_data.py:check_disjoint",
+    "relations": "relations/registry.py:resolve_relations",
     "sizes": "planning/sizes.py:of",
     "memory plan": "planning/memory_plan.py:plan_fit",
     "device": "device.py:pick_device",
@@ -64,6 +65,13 @@ def test_a_fit_is_resolved_once_and_scored_once(task: str, tmp_path: Path) -> No
     calls = calls_of(*command)
     found = {what: calls[where] for what, where in (PREPARED | FITTED).items()}
     assert found == dict.fromkeys(PREPARED | FITTED, 1)
+
+
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_a_compared_method_gets_the_training_data_of_the_fit(task: str, tmp_path: Path) -> None:
+    calls = calls_of(*small_command(task, tmp_path), "--compare", "logistic")
+    found = {what: calls[where] for what, where in (PREPARED | FITTED).items()}
+    assert found == dict.fromkeys(PREPARED | FITTED, 1) | {"test side": 2}
 
 
 def test_a_dry_run_prepares_the_same_once_and_hashes_nothing(tmp_path: Path) -> None:

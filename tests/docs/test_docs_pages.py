@@ -15,6 +15,7 @@ from page_examples import run_page, same
 from relation_facts import FOLDER, facts, filled
 from relation_pictures import draw
 from small_runs import shrink_recipes, small_graph
+from small_stores import open_or_compute
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -246,7 +247,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RelationStore:
     store = RelationStore(Path("relations"))
     view = TrainingView.of(small_graph())
     for relation, nodes in ((Link(), None), (PageRank(), None), (PageRank(), np.arange(9, 50))):
-        store.open_or_compute(view, relation, (0.7, 0.9), nodes).close()
+        open_or_compute(store, view, relation, (0.7, 0.9), nodes).close()
     return store
 
 

@@ -32,6 +32,17 @@ def named(name: str) -> Relation:
     return relation
 
 
+def open_or_compute(
+    store: RelationStore,
+    view: TrainingView,
+    relation: Relation,
+    quantiles: Sequence[float],
+    nodes: np.ndarray | None = None,
+) -> StoredRelation:
+    """The rows of all nodes, or of the ascending `nodes`; computed and stored if missing."""
+    return store.load_or_compute(LevelSource(relation, view, quantiles), nodes)
+
+
 def blocks(
     view: TrainingView, relation: Relation, quantiles: tuple[float, ...], height: int = 64
 ) -> Iterator[tuple[np.ndarray, SparseRows]]:

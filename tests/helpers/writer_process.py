@@ -14,7 +14,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from small_stores import QUANTILES, blocks, brute_force, listed
+from small_stores import QUANTILES, blocks, brute_force, listed, open_or_compute
 from strategies import make_view
 
 from xtcl.relations.pagerank import PageRank
@@ -36,7 +36,7 @@ def use(folder: Path, seed: int, rounds: int) -> None:
         relation = RELATIONS[chosen]
         if rng.random() < 0.5:
             store.put(VIEW, relation, QUANTILES, PARTS[chosen])
-        with store.open_or_compute(VIEW, relation, QUANTILES) as stored:
+        with open_or_compute(store, VIEW, relation, QUANTILES) as stored:
             assert listed(stored.rows(0, 40)) == EXPECTED[chosen]
         if rng.random() < 0.2:
             RelationStore(folder, limit=0).evict()

@@ -163,7 +163,9 @@ def test_a_planned_recipe_is_what_the_run_says_and_resumes_by(tmp_path: Path) ->
     same = prepare(model, graph, split).identity
     assert same == prepare(small_model(width=256, epochs=2, memory=least), graph, split).identity
     assert same != prepare(free, graph, split).identity == prepare(roomy, graph, split).identity
-    model.fit(graph, split).save(tmp_path)
+    with pytest.warns(UserWarning, match="Training goes in mini-batches") as warned:
+        model.fit(graph, split).save(tmp_path)
+    assert [str(each.message) for each in warned] == list(tight.notes)
     assert model.recipe_ == tight.recipe
     stored = tomllib.loads((tmp_path / "config.toml").read_text())
     members = stored["recipe"]["ensembles"][0]["encoders"]

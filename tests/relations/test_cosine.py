@@ -78,6 +78,7 @@ def test_all_pairs_is_the_default_and_only_links_are_looked_at(
     assert kind().of_pairs(view) is None
     assert kind(linked_only=True).reads == kind.reads | {LINKS}
     assert kind().reads == kind.reads
+    assert kind(linked_only=True).factors(view) is None
     matrix = kind(linked_only=True).linked_similarities(view)
     assert matrix.nnz == view.adjacency.nnz
     assert index_settings(kind(linked_only=True), view, 10, few_queries=False) == {}

@@ -11,6 +11,7 @@ import torch
 from dense import all_rows
 from hypothesis import given
 from hypothesis import strategies as st
+from small_stores import open_or_compute
 from strategies import make_view, views
 from topk_search_oracle import as_lists, expected, nearest
 from torch import Tensor
@@ -230,10 +231,10 @@ def test_a_cacheable_relation_is_computed_once_for_a_view() -> None:
 
 def test_a_cacheable_relation_is_stored(tmp_path: object) -> None:
     store, view = RelationStore(tmp_path), make_view(30, 0)  # type: ignore[arg-type]
-    store.open_or_compute(view, Declared(), (0.9,)).close()
+    open_or_compute(store, view, Declared(), (0.9,)).close()
     assert [entry.relation for entry in store.listing()] == ["declared"]
     with pytest.raises(UsageError, match="does not declare itself cacheable"):
-        store.open_or_compute(view, Derived(), (0.9,))
+        open_or_compute(store, view, Derived(), (0.9,))
     assert LevelSource(Derived(), view, (0.9,)).similarities.check_values
 
 

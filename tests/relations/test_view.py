@@ -19,7 +19,8 @@ from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import tile_rows
 from xtcl.relations.rows import usable_relations
 from xtcl.relations.sparse import dense_on
-from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, RENAMED_MEMBERS, TrainingView
+from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
+from xtcl.renamed import VIEW_MEMBERS
 
 
 def links_of(view: TrainingView) -> set[tuple[int, int]]:
@@ -109,9 +110,9 @@ def test_available_names_what_is_there() -> None:
     assert TrainingView.of(Graph.from_arrays(edges=links)).available == {LINKS}
 
 
-@pytest.mark.parametrize("old", RENAMED_MEMBERS)
+@pytest.mark.parametrize("old", VIEW_MEMBERS)
 def test_old_names_work_with_a_warning(old: str) -> None:
-    view, new = make_view(5, 0), RENAMED_MEMBERS[old]
+    view, new = make_view(5, 0), VIEW_MEMBERS[old]
     with pytest.warns(DeprecationWarning, match=f"TrainingView.{old} is called {new} now"):
         found = getattr(view, old)
     np.testing.assert_equal(found, getattr(view, new))

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pattern_tables import count_patterns
 from strategies import make_view, views
 
 from xtcl.errors import UsageError
@@ -14,7 +15,7 @@ from xtcl.relations.registry import resolve_relations
 from xtcl.relations.rows import DenseRows, all_nodes
 from xtcl.relations.view import TrainingView
 from xtcl.sampling import counting as tally
-from xtcl.sampling.counting import PatternCounter, count_patterns, pattern_keys
+from xtcl.sampling.counting import PatternCounter, pattern_keys
 from xtcl.sampling.folds import (
     Fold,
     LabelledPairs,

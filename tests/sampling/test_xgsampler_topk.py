@@ -15,6 +15,7 @@ import torch
 from dense import all_rows
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from pattern_tables import count_patterns
 from strategies import make_view, views
 
 import xtcl
@@ -27,7 +28,6 @@ from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.search import IndexSearch
 from xtcl.relations.topk_rows import TopKRows
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.counting import count_patterns
 from xtcl.sampling.folds import Fold, label_folds, link_folds
 from xtcl.sampling.positives import find_positives
 from xtcl.sampling.stumps import Stumps

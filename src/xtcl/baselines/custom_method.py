@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -134,6 +135,8 @@ def _fit_xtcl(
 
     copied = clone(model).set_params(task=task, random_state=seed, device=str(device))
     prepared = prepare_data(FitSettings.of(copied), side.graph, None, side)
+    for note in prepared.plan.notes:
+        warnings.warn(note, stacklevel=2)
     options = prepared.options(progress, NullCheckpoints())
     return fit_task(prepared.data, prepared.task, prepared.config, options).answer
 

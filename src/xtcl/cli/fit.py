@@ -140,6 +140,7 @@ def fit(
             seed=seed,
             device=prepared.device,
             progress=Bars(stderr, prefix=f"{method.name}: "),
+            data=prepared.data,
         )
     metrics = {
         "dataset": whole.name,

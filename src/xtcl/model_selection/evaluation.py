@@ -16,9 +16,9 @@ from xtcl.baselines.method import Method
 from xtcl.errors import UsageError
 from xtcl.graph import Graph, LinkSplit, NodeSplit, as_graph, check_no_leak, link_split, node_split
 from xtcl.progress import Progress
-from xtcl.tasks import make_task
+from xtcl.tasks import TASKS, make_task
 from xtcl.tasks.metrics import score_test_side
-from xtcl.tasks.training_data import training_data
+from xtcl.tasks.training_data import TrainingData, training_data
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,17 @@ def score_method(
     seed: int,
     device: torch.device,
     progress: Progress,
+    data: TrainingData | None = None,
 ) -> tuple[float, float]:
-    """The method's metric on one split, as a fraction, and the seconds it took to fit."""
-    task = make_task(split.kind)
+    """The method's metric on one split, as a fraction, and the seconds it took to fit.
+
+    `data` are the training data of the split, where they are there already.
+    """
     start = time.perf_counter()
-    answer = method.fit(
-        training_data(graph, split), task.name, seed=seed, device=device, progress=progress
-    )
+    data = training_data(graph, split) if data is None else data
+    answer = method.fit(data, split.kind, seed=seed, device=device, progress=progress)
     seconds = time.perf_counter() - start
-    return score_test_side(answer, graph, split)[task.metric], seconds
+    return score_test_side(answer, graph, split)[TASKS[split.kind].metric], seconds
 
 
 @overload

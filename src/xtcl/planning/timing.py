@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from xtcl.distributed import local_work
 from xtcl.planning.sizes import LINKS_TASK, Sizes
-from xtcl.relations.attribute_distribution import AttributeDistribution
-from xtcl.relations.attribute_label_distribution import AttributeLabelDistribution
-from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation, tile_rows
 from xtcl.relations.row_source import LevelSource, TopKSource
@@ -22,7 +19,7 @@ from xtcl.tasks.training_data import TrainingData
 
 
 def relation_seconds(
-    data: TrainingData, sizes: Sizes, relations: Iterable[Relation] | None = None
+    data: TrainingData, sizes: Sizes, relations: Sequence[Relation] | None = None
 ) -> float:
     r"""Seconds of `relations` in a fit: one tile of each is computed and timed.
 
@@ -42,7 +39,7 @@ def relation_seconds(
     view = TrainingView.of(data.graph, labelled, device)
     tile = min(tile_rows(device), view.num_nodes)
     nodes = torch.linspace(0, view.num_nodes - 1, tile).long().to(device)
-    chosen = resolve_relations("paper" if relations is None else relations)
+    chosen = resolve_relations("paper") if relations is None else relations
     usable, _ = usable_relations(chosen, view)
     total = 0.0
     with local_work():
@@ -56,11 +53,11 @@ def relation_seconds(
 def _work(relation: Relation, sizes: Sizes) -> list[tuple[Relation, int]]:
     """The relations to time for `relation`, and how many rows of each a fit computes."""
     rows = sizes.queries * sizes.rounds + sizes.nodes * sizes.rounds
-    if isinstance(relation, AttributeLabelDistribution) and relation.reads_all_rows:
-        # Its preparation is a pass over all rows of the attribute distribution, too long to try.
-        spread = AttributeDistribution(relation.hops)
-        return [(spread, sizes.nodes * sizes.rounds), (LabelDistribution(), rows)]
-    return [(relation, rows)]
+    parts = relation.timed_as()
+    if parts is None:
+        return [(relation, rows)]
+    source, similar = parts
+    return [(source, sizes.nodes * sizes.rounds), (similar, rows)]
 
 
 def _views(relation: Relation, sizes: Sizes) -> int:

@@ -46,7 +46,7 @@ class AttributeDistribution(CosineRelation):
         if self.hops < 1:
             raise UsageError(f"AttributeDistribution needs hops of at least 1, not {self.hops}.")
 
-    def factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
+    def raw_factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
         """The attributes summed over walks of k steps."""
         return propagate(view, view.dense_attributes(), self.hops)
 

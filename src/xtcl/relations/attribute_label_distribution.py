@@ -13,7 +13,8 @@ from torch import Tensor
 from xtcl.distributed import all_gather_rows
 from xtcl.relations.attribute_distribution import AttributeDistribution, lists_key
 from xtcl.relations.cosine import CosineRelation, normalize_rows
-from xtcl.relations.relation import tile_rows
+from xtcl.relations.label_distribution import LabelDistribution
+from xtcl.relations.relation import Relation, tile_rows
 from xtcl.relations.thresholds import check_quantiles, levels
 from xtcl.relations.topk import TopK, topk_search
 from xtcl.relations.view import ATTRIBUTES, LABELS, LINKS, TrainingView
@@ -71,12 +72,13 @@ class AttributeLabelDistribution(CosineRelation):
         check_quantiles([self.quantile])
         AttributeDistribution(self.hops)
 
-    @property
-    def reads_all_rows(self) -> bool:
-        """Whether preparing it takes a pass over all rows of the attribute distribution."""
-        return self.thresholded and not self.linked_only
+    def timed_as(self) -> tuple[Relation, Relation] | None:
+        """By default it is prepared by a pass over all rows of the attribute distribution."""
+        if self.linked_only or not self.thresholded:
+            return None
+        return AttributeDistribution(self.hops), LabelDistribution()
 
-    def factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
+    def raw_factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
         """The training labels summed over S: its above pairs, all of it, or its linked pairs.
 
         With `top` the above pairs of a row are cut to the k best: O(V k) memory, shared by all
@@ -87,7 +89,7 @@ class AttributeLabelDistribution(CosineRelation):
             source = AttributeDistribution(self.hops, linked_only=True)
             return self._label_sums(source.linked_similarities(view), view, every_node)
         if not self.thresholded:
-            return _label_sums_over_all(AttributeDistribution(self.hops).factors(view), view)
+            return _label_sums_over_all(AttributeDistribution(self.hops).raw_factors(view), view)
         if top is None:
             labelled = view.all_labelled
             key = (self.name, self.hops, self.quantile, labelled.tobytes())

@@ -35,6 +35,6 @@ class AttributeSimilarity(CosineRelation):
     cacheable: ClassVar[bool] = True
     in_range: ClassVar[bool] = True
 
-    def factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
+    def raw_factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
         """The attributes themselves."""
         return view.dense_attributes()

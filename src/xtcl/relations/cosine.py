@@ -44,7 +44,7 @@ PAIRS_PER_PRODUCT = 2**14
 
 @dataclass(frozen=True)
 class CosineRelation(Relation):
-    r"""A relation that compares two nodes by the cosine of their `factors`.
+    r"""A relation that compares two nodes by the cosine of their `raw_factors`.
 
     .. math:: s(u, v) = \max(\cos(f_u, f_v), 0)
 
@@ -60,16 +60,26 @@ class CosineRelation(Relation):
             object.__setattr__(self, "reads", self.reads | {LINKS})
 
     @abstractmethod
-    def factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
+    def raw_factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
         """Factors [V, D], whose cosines are the similarities: of linked pairs with `linked_only`.
 
         `top` is given in top-k mode, where they may be made from short lists, too.
         """
 
+    def factors(self, view: TrainingView, top: TopK | None = None) -> Tensor | None:
+        """The `raw_factors`; None with `linked_only`, where only some pairs have their cosines."""
+        return None if self.linked_only else self.raw_factors(view, top)
+
+    @property
+    def may_use_index(self) -> bool:
+        """Not with `linked_only`: links are searched one by one."""
+        return super().may_use_index and not self.linked_only
+
     def prepare(self, view: TrainingView) -> Rows:
         """Cosines of the factors, or rows of the matrix of linked pairs."""
-        if not self.linked_only:
-            return cosine_rows(self.factors(view))
+        factors = self.factors(view)
+        if factors is not None:
+            return cosine_rows(factors)
         matrix = to_device(self.linked_similarities(view), view.device)
         return lambda nodes: dense_rows(matrix, nodes)
 
@@ -79,11 +89,10 @@ class CosineRelation(Relation):
         An index of factors that depend on labels serves one view, so it is only built for many
         rows of it.
         """
-        if self.linked_only:
+        factors = self.factors(view, top)
+        if factors is None:
             return _linked_search(self.linked_similarities(view), view, top)
-        return topk_by_factors(
-            self.factors(view, top), top.for_one_view() if self.reads_labels else top
-        )
+        return topk_by_factors(factors, top.for_one_view() if self.reads_labels else top)
 
     def of_pairs(self, view: TrainingView) -> PairFunction | None:
         """Linked pairs are looked up; without `linked_only` cosines follow from the factors."""
@@ -93,7 +102,7 @@ class CosineRelation(Relation):
         """s(u, v) of all linked pairs, a sparse matrix [V, V]; cached if folds share it."""
 
         def compute() -> sp.csr_array:
-            return linked_cosines(self.factors(view), view.adjacency)
+            return linked_cosines(self.raw_factors(view), view.adjacency)
 
         if not self.shared_by_folds:
             return compute()

@@ -49,7 +49,7 @@ class LabelDistribution(CosineRelation):
         if self.hops < 1:
             raise UsageError(f"LabelDistribution needs hops of at least 1, not {self.hops}.")
 
-    def factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
+    def raw_factors(self, view: TrainingView, top: TopK | None = None) -> Tensor:
         """The training labels summed over walks of k steps."""
         labels = torch.from_numpy(view.one_hot_labels()).to(view.device)
         return propagate(view, labels, self.hops)

@@ -151,6 +151,12 @@ def forget_relation(name: str) -> None:
     _known.pop(name, None)
 
 
+class ResolvedRelations(tuple[Relation, ...]):
+    """Relations that `resolve_relations` has checked."""
+
+    __slots__ = ()
+
+
 def resolve_relations(
     chosen: str | Relation | Iterable[str | Relation], *, printed: bool = False
 ) -> tuple[Relation, ...]:
@@ -171,7 +177,7 @@ def resolve_relations(
     if isinstance(chosen, (str, Relation)):
         chosen = [chosen]
     forms = PRINTED if printed else {}
-    relations = tuple(
+    relations = ResolvedRelations(
         _checked(item if isinstance(item, Relation) else _named(item, forms)) for item in chosen
     )
     names = [relation.name for relation in relations]

@@ -42,6 +42,7 @@ _TIED_TO_PREPARE = (
     "factors",
     "of_pairs",
     "in_topk_mode",
+    "timed_as",
     "in_range",
     "row_by_row",
     "by_threads",
@@ -133,6 +134,20 @@ class Relation(ABC):
     def in_topk_mode(self) -> Relation:
         """The relation whose rows stand for these in top-k mode: the same order for less work."""
         return self
+
+    def timed_as(self) -> tuple[Relation, Relation] | None:
+        """Two relations to time in place of this one, where `prepare` takes too long to try.
+
+        Of the first, `prepare` computes the rows of all nodes. The second has rows that take as
+        long as those of this relation. None, the default: the relation itself is timed.
+        """
+        return None
+
+    @property
+    def may_use_index(self) -> bool:
+        """Whether an index may be searched in top-k mode: where there are `factors`."""
+        # Not by a call: factors made from short lists cost a search.
+        return type(self).factors is not Relation.factors
 
     def matrix(
         self, graph: Any, *, quantile: float | None = None, labelled: ArrayLike | None = None

@@ -128,10 +128,7 @@ def index_settings(
     counts, because it may have found the neighbours over which the labels are propagated.
     """
     may_be_used = index_threshold is not None and index_threshold < view.num_nodes
-    # Not by a call: factors made from short lists cost a search, and a store is read to spare it.
-    has_factors = type(relation).factors is not Relation.factors
-    has_factors &= not getattr(relation, "linked_only", False)  # looked at link by link
-    if not may_be_used or not has_factors or view.device.type != "cpu":
+    if not may_be_used or not relation.may_use_index or view.device.type != "cpu":
         return {}
     exactly = {"few": True} if few_queries and relation.reads_labels else {}
     return index_name(index_threshold) | exactly

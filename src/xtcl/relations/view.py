@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,21 +14,12 @@ from torch import Tensor
 from xtcl.graph.convert import as_graph
 from xtcl.graph.validation import Attributes
 from xtcl.relations.sparse import CSRGraph, dense_on
+from xtcl.renamed import VIEW_MEMBERS, warn_renamed
 
 T = TypeVar("T")
 
 
 ATTRIBUTES, LINKS, LABELS = "attributes", "links", "labels"
-
-RENAMED_MEMBERS = {
-    "evidence": "available",
-    "forget": "clear_cache",
-    "hiding_labels": "without_labels",
-    "hiding_links": "without_links",
-    "label_holders": "all_labelled",
-    "once": "cached",
-}
-"""Names of the last release and of this one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,15 +50,10 @@ class TrainingView:
 
         def __getattr__(self, name: str) -> Any:
             """What had the `name` in the last release, with a warning."""
-            if name not in RENAMED_MEMBERS:
+            if name not in VIEW_MEMBERS:
                 raise AttributeError(f"'TrainingView' object has no attribute '{name}'")
-            new = RENAMED_MEMBERS[name]
-            warnings.warn(
-                f"TrainingView.{name} is called {new} now; the old name goes with the next "
-                "release.",
-                DeprecationWarning,
-                stacklevel=2,
-            )
+            new = VIEW_MEMBERS[name]
+            warn_renamed(f"TrainingView.{name}", new)
             return getattr(self, new)
 
     @classmethod

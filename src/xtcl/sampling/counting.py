@@ -18,11 +18,6 @@ from xtcl.sampling.patterns import PatternCounts, num_patterns
 _ALL = slice(None)
 
 
-def count_patterns(fold: Fold, rows: RelationRows, height: int, own: slice = _ALL) -> PatternCounts:
-    """The table of one fold, or of its `own` queries, in blocks of `height` queries."""
-    return count_groups(fold, rows, height, np.zeros(rows.num_nodes, dtype=np.int64), own)
-
-
 def count_groups(
     fold: Fold,
     rows: RelationRows,
@@ -32,9 +27,10 @@ def count_groups(
     *,
     self_pairs: bool = False,
 ) -> PatternCounts:
-    """The same for each `group` [V] of query nodes, as the table of `GroupCounts`.
+    """The table of one fold, or of its `own` queries, in blocks of `height` queries.
 
-    With `self_pairs` each query is also paired with itself.
+    Each `group` [V] of query nodes is counted by itself, as `GroupCounts` says. With `self_pairs`
+    each query is also paired with itself.
     """
     patterns = num_patterns(len(rows.relations), len(rows.quantiles))
     is_whole = np.array_equal(fold.candidates, np.arange(rows.num_nodes))

@@ -129,7 +129,7 @@ def find_positives(
     return Positives(ranks.gather(nodes), ranks.gather(scores))
 
 
-CODE_OF_POSITIVES = (*CODE_OF_RELATIONS, "xtcl.sampling")
+CODE_OF_POSITIVES = (*CODE_OF_RELATIONS, "xtcl.config", "xtcl.sampling")
 """Packages whose code decides positives."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,15 +14,16 @@ from sklearn.base import BaseEstimator
 
 from xtcl.config import SamplerConfig
 from xtcl.distributed import local_work, world
-from xtcl.errors import DataError, NotFittedError, UsageError
+from xtcl.errors import DataError, UsageError, check_is_fitted
 from xtcl.relations.arrays import node_array, pair_array
-from xtcl.relations.registry import make_relation, resolve_relations
+from xtcl.relations.registry import ResolvedRelations, make_relation, resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.row_source import Levels
 from xtcl.relations.rows import RelationRows, make_rows, pair_similarities, usable_relations
 from xtcl.relations.sparse import within_hops
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
+from xtcl.renamed import warn_renamed
 from xtcl.sampling.bootstrap import WeightInterval, weight_intervals
 from xtcl.sampling.counting import GroupCounts, assign_groups, count_groups
 from xtcl.sampling.folds import Fold, label_folds, pair_folds
@@ -125,12 +125,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
 
         """
         if isinstance(graph, TrainingView) and _are_folds(labels):
-            warnings.warn(
-                "XGSampler.fit(view, folds) is called fit_folds(view, folds) now; the old name "
-                "goes with the next release.",
-                DeprecationWarning,
-                stacklevel=2,
-            )
+            warn_renamed("XGSampler.fit(view, folds)", "fit_folds(view, folds)")
             return self.fit_folds(graph, labels, progress)
         if (pairs is None) != (alike is None):
             raise UsageError("pairs= and alike= go together: give both of them, or neither.")
@@ -183,9 +178,10 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         self.settings_ = settings = (self.settings or SamplerConfig()).validated()
         if self.block_rows is not None and self.block_rows < 1:
             raise UsageError(f"block_rows={self.block_rows} must be at least 1, or None.")
-        self.relations_, self.left_out_ = usable_relations(
-            resolve_relations(self.relations, printed=settings.printed_relations), view
-        )
+        relations = self.relations
+        if not isinstance(relations, ResolvedRelations):  # those of a fit are
+            relations = resolve_relations(relations, printed=settings.printed_relations)
+        self.relations_, self.left_out_ = usable_relations(relations, view)
         if not self.relations_:
             raise DataError(
                 "None of the chosen relations can be computed: "
@@ -280,7 +276,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         Computed on first use, by drawing nodes u with replacement
         (`xtcl.sampling.bootstrap`). Empty where the pairs are of fewer than five nodes u.
         """
-        self._check_is_fitted()
+        check_is_fitted(self, "stumps_", "fit")
         if self._intervals is None:
             self._intervals = weight_intervals(self)
         return self._intervals
@@ -347,14 +343,10 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         return relation if relation.reads <= self.view_.available else None
 
     def _fitted_rows(self) -> RelationRows:
-        self._check_is_fitted()
+        check_is_fitted(self, "stumps_", "fit")
         if self._rows is None:
             self._rows = self._make_rows(self.view_)
         return self._rows
-
-    def _check_is_fitted(self) -> None:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("This sampler is not fitted yet; call fit first.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "stumps_")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from xtcl.config import EnsembleConfig, FitConfig, to_builtin
 from xtcl.relations.view import TrainingView
+from xtcl.renamed import TASK_METHODS, warn_renamed
 from xtcl.sampling.folds import Fold
 from xtcl.sampling.positive_lists import PositiveLists
 from xtcl.tasks.link_head import SignalHead
@@ -35,14 +35,9 @@ class Task(ABC):
 
     def __init_subclass__(cls) -> None:
         """Accept methods under the names of the last release."""
-        for old, new in (("second_head", "self_train"), ("evidence", "cv_log_likelihood")):
+        for old, new in TASK_METHODS.items():
             if old in vars(cls):
-                warnings.warn(
-                    f"{cls.__name__}.{old} is called {new} now; the old name goes with the next "
-                    "release.",
-                    DeprecationWarning,
-                    stacklevel=2,
-                )
+                warn_renamed(f"{cls.__name__}.{old}", new)
                 setattr(cls, new, vars(cls)[old])
 
     @abstractmethod

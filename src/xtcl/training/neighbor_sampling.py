@@ -7,7 +7,6 @@ seeds, whatever the size of the graph.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -18,6 +17,7 @@ from xtcl.nn.encoder import LayerwiseEncoder
 from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.nn.propagation import Block
 from xtcl.relations.sparse import CSRGraph
+from xtcl.renamed import warn_renamed
 from xtcl.training.batch import Batch, LinkDropout, local_generator
 
 
@@ -118,12 +118,7 @@ def num_hops_of(encoder: nn.Module) -> int | None:
     """How many links far an encoder looks; None where it does not tell."""
     num_hops: int | None = getattr(encoder, "num_hops", None)
     if num_hops is None and hasattr(encoder, "reach"):
-        warnings.warn(
-            "An encoder's `reach` is called `num_hops` now; the old name goes with the next "
-            "release.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
+        warn_renamed("An encoder's `reach`", "`num_hops`")
         num_hops = encoder.reach  # type: ignore[assignment]
     return num_hops
 

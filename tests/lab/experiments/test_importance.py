@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pattern_tables import count_patterns
 from small_runs import small_graph
 
 from xtcl.lab.experiments import draw_experiment
@@ -25,7 +26,7 @@ from xtcl.relations.rows import DenseRows
 from xtcl.relations.view import TrainingView
 from xtcl.report.charts import DASH
 from xtcl.sampling.bootstrap import resampled_counts
-from xtcl.sampling.counting import GroupCounts, count_patterns
+from xtcl.sampling.counting import GroupCounts
 from xtcl.sampling.folds import Fold
 from xtcl.sampling.patterns import PatternCounts
 from xtcl.sampling.xgsampler import XGSampler

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from small_stores import open_or_compute
 from strategies import make_view
 from user_code import RELATION, user_module
 
@@ -190,5 +191,5 @@ def test_a_relation_without_source_is_not_stored(tmp_path: Path) -> None:
     (tmp_path / "code" / "gone.py").unlink()
     store = RelationStore(tmp_path / "store")
     with pytest.raises(UsageError, match="source of relation 'own' cannot be read"):
-        store.open_or_compute(VIEW, module.Own(), (0.9,))
+        open_or_compute(store, VIEW, module.Own(), (0.9,))
     assert store.listing() == []

@@ -23,6 +23,7 @@ from small_stores import (
     level_blocks,
     listed,
     named,
+    open_or_compute,
     rows_of,
 )
 from strategies import make_view, views
@@ -125,7 +126,7 @@ def test_polars_reads_it(store: RelationStore) -> None:
 def test_rows_of_some_nodes(store: RelationStore) -> None:
     view, relation = make_view(40, 3), named("pagerank")
     nodes = np.array([3, 4, 17, 38])
-    with store.open_or_compute(view, relation, QUANTILES, nodes) as stored:
+    with open_or_compute(store, view, relation, QUANTILES, nodes) as stored:
         expected = [pair for pair in brute_force(view, relation, QUANTILES) if pair[0] in nodes]
         assert listed(stored.rows(0, 40)) == expected
     assert store.get(view, relation, QUANTILES) is None
@@ -136,17 +137,17 @@ def test_compute_only_what_is_missing(
     store: RelationStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view, relation = make_view(40, 3), named("pagerank")
-    with store.open_or_compute(view, relation, QUANTILES) as stored:
+    with open_or_compute(store, view, relation, QUANTILES) as stored:
         first = listed(stored.rows(0, 40))
     assert first == brute_force(view, relation, QUANTILES)
     monkeypatch.setattr(type(relation), "prepare", None)
-    with store.open_or_compute(view, relation, QUANTILES) as stored:
+    with open_or_compute(store, view, relation, QUANTILES) as stored:
         assert listed(stored.rows(0, 40)) == first
 
 
 def test_rows_that_do_not_exist_are_refused(store: RelationStore) -> None:
     view = make_view(20, 0)
-    with store.open_or_compute(view, named("link"), QUANTILES) as stored:
+    with open_or_compute(store, view, named("link"), QUANTILES) as stored:
         for first, last in ((-1, 3), (3, 2), (0, 21)):
             with pytest.raises(UsageError, match="do not exist"):
                 stored.rows(first, last)
@@ -227,7 +228,7 @@ def test_a_file_cut_short_is_set_aside(store_damage: RelationStore, share: float
     with pytest.warns(UserWarning, match=r"is damaged .*set aside as .*\.damaged.*computed anew"):
         assert read(store_damage) is None
     assert [file.name for file in files(store_damage)] == [f"{path.name}.damaged"]
-    with store_damage.open_or_compute(VIEW, RELATION, QUANTILES) as stored:
+    with open_or_compute(store_damage, VIEW, RELATION, QUANTILES) as stored:
         assert listed(stored.rows(0, 40)) == EXPECTED
     assert path.read_bytes() == whole
 

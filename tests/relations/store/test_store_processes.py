@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_stores import QUANTILES, files, listed
+from small_stores import QUANTILES, files, listed, open_or_compute
 from writer_process import EXPECTED, RELATIONS, VIEW
 
 import xtcl
@@ -47,5 +47,5 @@ def test_writers_killed_at_random_moments_leave_a_readable_store(tmp_path: Path)
     finish(start(tmp_path, 0, 40))
     store = RelationStore(tmp_path)
     for relation, expected in zip(RELATIONS, EXPECTED, strict=True):
-        with store.open_or_compute(VIEW, relation, QUANTILES) as stored:
+        with open_or_compute(store, VIEW, relation, QUANTILES) as stored:
             assert listed(stored.rows(0, 40)) == expected

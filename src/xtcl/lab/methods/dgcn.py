@@ -12,12 +12,12 @@ from torch.nn import functional as F
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_torch_csr_tensor
 
+from xtcl.baselines.gcn import TwoLayerGCN
 from xtcl.baselines.method import Method
 from xtcl.baselines.supervised import Supervised, SupervisedSettings
 from xtcl.errors import UsageError
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.functional import TensorCache, sparse_product
-from xtcl.nn.propagation import Propagation
 from xtcl.progress import Progress
 from xtcl.relations.sparse import quiet_sparse
 from xtcl.tasks.results import NodePredictions, Predictions
@@ -175,7 +175,7 @@ DGCN_DEFAULT = DualSettings(learning_rate=0.02, plain=False, hidden=64)
 """Of graphs for which nothing is published."""
 
 
-class TwoLayerDualGCN(nn.Module):
+class TwoLayerDualGCN(TwoLayerGCN):
     r"""Two channels with the same weights: :math:`S \, \text{ReLU}(S X W_0) \, W_1`.
 
     S is the normalised adjacency in the one and the normalised PPMI matrix in the other; dropout
@@ -185,20 +185,16 @@ class TwoLayerDualGCN(nn.Module):
     """
 
     def __init__(self, in_features: int, hidden: int, width: int, dropout: float) -> None:
-        super().__init__()
-        self.near, self.far = Propagation(1), PPMISmoothing(WALKS)
-        self.first = nn.Linear(in_features, hidden, bias=False)
-        self.second = nn.Linear(hidden, width, bias=False)
-        for linear in (self.first, self.second):
-            nn.init.xavier_uniform_(linear.weight)
-        self.dropout = dropout
+        far = PPMISmoothing(WALKS)  # its seed is drawn before the weights
+        super().__init__(in_features, hidden, width, dropout)
+        self.far = far
 
     def channels(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
         """What comes of the adjacency, and of the PPMI matrix: [V, width] each."""
         h = self.first(F.dropout(x, self.dropout, self.training))
         near, far = (
             smooth(self._second(F.relu(smooth(h, edge_index))), edge_index)
-            for smooth in (self.near, self.far)
+            for smooth in (self.propagation, self.far)
         )
         return near, far
 

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-CODE_OF_RELATIONS = ("xtcl.relations",)
-"""Packages whose code decides the above pairs of a relation, and how they are written."""
+CODE_OF_RELATIONS = ("xtcl.relations", "xtcl.distributed")
+"""Packages whose code decides the above pairs of a relation, and how they are written.
+
+The graph package is left out, because what is read of a graph is hashed.
+"""
 
 
 Description = dict[str, Any]

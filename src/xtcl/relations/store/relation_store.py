@@ -18,7 +18,7 @@ import torch
 from xtcl.errors import UsageError
 from xtcl.files import atomic_path
 from xtcl.relations.relation import Relation
-from xtcl.relations.row_source import LevelSource, RowSource
+from xtcl.relations.row_source import RowSource
 from xtcl.relations.sparse import SparseRows
 from xtcl.relations.store.key import Description, describe, is_storable, name_of
 from xtcl.relations.store.parquet import (
@@ -120,21 +120,11 @@ class RelationStore:
                     f"the graph has {view.num_nodes} nodes: give a row for each of them."
                 )
 
-    def open_or_compute(
-        self,
-        view: TrainingView,
-        relation: Relation,
-        quantiles: Sequence[float],
-        nodes: np.ndarray | None = None,
-    ) -> StoredRelation:
+    def load_or_compute(self, source: RowSource, nodes: np.ndarray | None = None) -> StoredRelation:
         """The rows of all nodes, or of the ascending `nodes`; computed and stored if missing.
 
         Cost: O(tile V) memory and one pass over the relation's rows.
         """
-        return self.load_or_compute(LevelSource(relation, view, quantiles), nodes)
-
-    def load_or_compute(self, source: RowSource, nodes: np.ndarray | None = None) -> StoredRelation:
-        """The same for any source of rows."""
         key = source.view, source.relation, source.quantiles, nodes, source.settings
         while (stored := self.get(*key)) is None:
             with self.writing(*key) as writer:
