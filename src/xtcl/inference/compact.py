@@ -1,14 +1,18 @@
 r"""The compact embedding: at most 256 columns, each of mean 0 and variance 1, by one linear map.
 
 .. math:: c_u = (z_u - m)\, M, \qquad M = \gamma\, S V R, \qquad
-          S \Sigma S\, V = V \Lambda, \qquad S = I + (s - 1)\, B B^\top
+          S \Sigma S\, V = V \Lambda, \qquad S = (I + f\, A A^\top)^{1/2}
 
 z_u is a node's row of the full embedding, m the mean row and :math:`\Sigma` the covariance of the
-rows. B is an orthonormal basis of the weight vectors of a logistic head, and s stretches the rows
-along it until they have three quarters of their variance there. V are the first 256 principal
-directions of the stretched rows. Without the stretch they lose a part of what the head needs, for
-most of the variance has nothing to do with the task. Without a logistic head, as for links, S is
-the identity.
+rows. A is a ridge regression of the class probabilities that the head predicts, for all nodes, on
+z. S stretches the rows along it, as far as putting :math:`\sqrt f (z_u - m) A` beside them would,
+with f such that both have the same variance. V are the first 256 principal directions of the
+stretched rows. Without the stretch they lose a part of what the head reads, for most of the
+variance has nothing to do with the task. Where no classes are predicted, as for links, S is the
+identity.
+
+The head's own weights in the place of A were tried: labelled nodes lie much further out along them
+than others, and a second head that is fitted on those nodes finds every penalty too large.
 
 R is a rotation, and gamma a number, that give every column the variance 1. Distances and angles
 stay those of the principal components. Components divided by their deviations, one by one, would
@@ -31,20 +35,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xtcl.errors import DataError
-from xtcl.tasks.logistic import LogisticHead
+from xtcl.tasks.results import NodePredictions
 
 if TYPE_CHECKING:
     from xtcl.estimator import XTCL
 
 COMPACT_WIDTH = 256
 
-HEAD_SHARE = 0.75
-"""Share of the variance of the stretched rows that the directions of the head hold."""
-
 _OVERSAMPLING = 64
 _ITERATIONS = 4
 _NUMBERS_PER_BLOCK = 2**24  # of rows that are centred at a time: 64 MiB
-_SAME_DIRECTION = 1e-6  # a singular value of the head's weights below this share is rounding
+_PENALTY_ROWS = 10  # the ridge penalty is the squared length of so many centred rows
+_RIDGE_STEPS = 30
+_TINY = 1e-30
 _LEAST_VARIANCE = 1e-8  # a direction below this share of the variance of the first is rounding
 
 
@@ -85,15 +88,15 @@ class CompactMap:
 
 def compact_map_of(model: XTCL) -> CompactMap:
     """The map of a fitted model."""
-    head = model.head_
-    weights = head.coef_ if isinstance(head, LogisticHead) else None
-    return fit_compact_map(model.fitted_task_.fitted.embedding, weights)
+    answer = None if model.head_ is None else model.predictions_
+    chances = answer.probabilities if isinstance(answer, NodePredictions) else None
+    return fit_compact_map(model.fitted_task_.fitted.embedding, chances)
 
 
 def fit_compact_map(
-    embedding: Tensor, head_weights: np.ndarray | None = None, width: int = COMPACT_WIDTH
+    embedding: Tensor, chances: np.ndarray | None = None, width: int = COMPACT_WIDTH
 ) -> CompactMap:
-    """Fit the map on all rows [V, W], stretched along `head_weights` [classes, W].
+    """Fit the map on all rows [V, W], stretched towards the class `chances` [V, classes].
 
     There are fewer than `width` columns where the rows have fewer directions. These are found by
     subspace iteration from a fixed start; for W up to `width` + 64 they are exact. Cost
@@ -101,10 +104,13 @@ def fit_compact_map(
     """
     rows, size = embedding.detach(), embedding.shape[1]
     mean = rows.mean(dim=0, dtype=torch.float64).to(rows.dtype)
-    basis, stretch = _head_directions(rows, mean, head_weights)
+    if chances is None:
+        basis, stretch = rows.new_zeros(size, 0), rows.new_zeros(0, 1)
+    else:
+        basis, stretch = _predictive_directions(rows, mean, torch.from_numpy(chances).to(rows))
 
     def stretched(directions: Tensor) -> Tensor:
-        return directions + (stretch - 1) * (basis @ (basis.T @ directions))
+        return directions + basis @ (stretch * (basis.T @ directions))
 
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(size, min(size, width + _OVERSAMPLING), generator=generator)
@@ -155,22 +161,41 @@ def equalising_rotation(variance: np.ndarray) -> NDArray[np.float64]:
     return np.array([*rotated, rest]).T
 
 
-def _head_directions(
-    rows: Tensor, mean: Tensor, head_weights: np.ndarray | None
-) -> tuple[Tensor, float]:
-    """The basis B [W, directions] of the head's weights, and the stretch s along it."""
-    if head_weights is None:
-        return rows.new_zeros(rows.shape[1], 0), 1.0
-    weights = torch.from_numpy(head_weights).T
-    left, singular, _ = torch.linalg.svd(weights, full_matrices=False)
-    basis = left[:, singular > _SAME_DIRECTION * singular[0]].to(rows)
+def _predictive_directions(rows: Tensor, mean: Tensor, chances: Tensor) -> tuple[Tensor, Tensor]:
+    """An orthonormal basis of the regression weights A, and S - 1 [directions, 1] along it."""
+    weights = _ridge(rows, mean, chances)
+    basis, singular, _ = torch.linalg.svd(weights, full_matrices=False)
     total = inside = 0.0
     for _, centred in _centred_blocks(rows, mean):
         total += float(centred.square().sum())
-        inside += float((centred @ basis).square().sum())
-    if inside <= 0:
-        return basis, 1.0
-    return basis, max(1.0, (HEAD_SHARE / (1 - HEAD_SHARE) * (total - inside) / inside) ** 0.5)
+        inside += float((centred @ weights).square().sum())
+    if inside <= 0:  # all nodes have the same chances
+        return basis[:, :0], singular[:0, None]
+    return basis, (1 + total / inside * singular[:, None] ** 2).sqrt() - 1
+
+
+def _ridge(rows: Tensor, mean: Tensor, chances: Tensor) -> Tensor:
+    """A [W, classes]: the ridge regression of `chances` on the centred rows, with an intercept.
+
+    By conjugate gradients, for every class alone; with the penalty they need few steps.
+    """
+    solution = residual = direction = rows.new_zeros(rows.shape[1], chances.shape[1])
+    penalty = 0.0
+    target = chances - chances.mean(dim=0)
+    for block, centred in _centred_blocks(rows, mean):
+        penalty += _PENALTY_ROWS / len(rows) * float(centred.square().sum())
+        residual = residual + centred.T @ target[block]
+    direction, size = residual, residual.square().sum(dim=0)
+    for _ in range(_RIDGE_STEPS):
+        image = penalty * direction
+        for _, centred in _centred_blocks(rows, mean):
+            image += centred.T @ (centred @ direction)
+        step = size / (direction * image).sum(dim=0).clamp_min(_TINY)
+        solution = solution + step * direction
+        residual = residual - step * image
+        last, size = size, residual.square().sum(dim=0)
+        direction = residual + size / last.clamp_min(_TINY) * direction
+    return solution
 
 
 def _centred_blocks(rows: Tensor, mean: Tensor) -> Iterator[tuple[slice, Tensor]]:
