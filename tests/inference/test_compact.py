@@ -34,7 +34,7 @@ def stretched_rows(rows: torch.Tensor, chances: np.ndarray | None) -> np.ndarray
     z = rows.double().numpy()
     z = z - z.mean(axis=0)
     if chances is None:
-        return z
+        return np.asarray(z)
     penalty = 10 * (z**2).sum() / len(z) * np.eye(z.shape[1])
     a = np.linalg.solve(z.T @ z + penalty, z.T @ (chances - chances.mean(axis=0)))
     f = (z**2).sum() / ((z @ a) ** 2).sum()
