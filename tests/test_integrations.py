@@ -96,8 +96,10 @@ def test_it_is_the_embedding_of_the_training_labels_and_no_others() -> None:
     assert isinstance(split, NodeSplit)
     data = data_of(split)
     found = AddXTCLEmbedding(**SMALL)(data)
-    expected = small_model(**SMALL).fit(graph, split).embedding_
-    assert torch.equal(found.xtcl_embedding, torch.from_numpy(expected))
+    model = small_model(**SMALL).fit(graph, split)
+    assert torch.equal(found.xtcl_embedding, torch.from_numpy(model.compact_embedding_))
+    whole = AddXTCLEmbedding(full=True, **SMALL)(data)
+    assert torch.equal(whole.xtcl_embedding, torch.from_numpy(model.embedding_))
     assert "xtcl_embedding" not in data  # PyG's transforms work on a copy
     data.y[~data.train_mask] = 0
     again = AddXTCLEmbedding(**SMALL)(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
@@ -19,6 +20,7 @@ from xtcl.device import limit_gpu_memory
 from xtcl.errors import NotAvailableError, UsageError, check_is_fitted
 from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.splits import as_test_side
+from xtcl.inference.compact import CompactMap, compact_map_of
 from xtcl.inference.tables import embedding_table, names_of, node_indices, node_number
 from xtcl.planning.memory_plan import MemoryPlan
 from xtcl.prepare import FitSettings, PreparedFit, environment, prepare, resolve_config
@@ -151,7 +153,10 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    embedding_ : float32 array [V, width]; the recipe's encoders side by side
+    embedding_ : float32 array [V, width]; the full embedding, of up to thousands of columns: the
+        encoders of the recipe side by side, and the attributes beside them
+    compact_embedding_ : float32 array [V, 256 or fewer]; columns of mean 0 and variance 1
+    compact_map_ : CompactMap; the linear map from the full embedding to the compact one
     relation_weights_ : tuple of RelationWeight, in training order
     positives_ : int64 array [V, B], -1 where a node has fewer
     loss_curves_ : for each encoder a tuple of float, one an epoch
@@ -277,6 +282,8 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
     def set_fitted(self, result: FittedTask, side: TrainingData) -> None:
         """Set the fitted attributes; `fit` and `load` call it."""
         self.fitted_task_ = result
+        for of_last_fit in ("compact_map_", "compact_embedding_"):
+            self.__dict__.pop(of_last_fit, None)
         self.training_data_ = side
         self.embedding_ = result.fitted.embedding.cpu().numpy()
         self.positives_ = result.fitted.positives
@@ -294,6 +301,20 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         """What the head predicts: class probabilities of nodes, or scores of pairs."""
         check_is_fitted(self)
         return self.fitted_task_.answer
+
+    @cached_property
+    def compact_map_(self) -> CompactMap:
+        """The linear map from `embedding_` to `compact_embedding_`; see `xtcl.inference.compact`.
+
+        It is fitted when it is first needed, in seconds, and saved with the model.
+        """
+        check_is_fitted(self)
+        return compact_map_of(self)
+
+    @cached_property
+    def compact_embedding_(self) -> np.ndarray:
+        """The compact embedding, float32 [V, 256 or fewer]: columns of mean 0 and variance 1."""
+        return self.compact_map_.apply(self.fitted_task_.fitted.embedding)
 
     @property
     def training_side_(self) -> TrainingData:
@@ -368,10 +389,14 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
 
         return predictions(self).frame()
 
-    def embedding_frame(self) -> pd.DataFrame:
-        """A row for every node id: its embedding, in the columns z0, z1, ..."""
+    def embedding_frame(self, full: bool = False) -> pd.DataFrame:
+        """A row for every node id: its compact embedding, in the columns z000, z001, ...
+
+        With `full` it is `embedding_`, in the columns z0, z1, ...
+        """
         check_is_fitted(self)
-        return embedding_table(names_of(self.training_data_.graph), self.embedding_).frame()
+        rows = self.embedding_ if full else self.compact_embedding_
+        return embedding_table(names_of(self.training_data_.graph), rows, full=full).frame()
 
     def likely_links(self, k: int = 5) -> pd.DataFrame:
         """The `k` most likely missing links of every node, in descending order."""
@@ -400,23 +425,27 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
 
         return predict_new(self, nodes, edges).frame()
 
-    def embed_new(self, nodes: Any, edges: Any = None) -> pd.DataFrame:
+    def embed_new(self, nodes: Any, edges: Any = None, full: bool = False) -> pd.DataFrame:
         """`embedding_frame` of nodes that are not in the graph of the fit; see `predict_new`."""
         from xtcl.inference.predict import embed_new
 
-        rows = embed_new(self, nodes, edges)
-        return embedding_table(rows.names, rows.embedding).frame()
+        rows = embed_new(self, nodes, edges, full=full)
+        return embedding_table(rows.names, rows.embedding, full=full).frame()
 
     def resolved_recipe(self) -> FitConfig:
         """The task's configuration with the parameters given here; raises if one is invalid."""
         return resolve_config(self, make_task(self.task))
 
     def save(self, folder: str | PathLike[str], **extra: Any) -> None:
-        """Write a run directory; see `xtcl.runs.run_folder` for what is in it."""
+        """Write a run directory; see `xtcl.runs.run_folder` for what is in it.
+
+        With `full=True` its file of embeddings has the full one.
+        """
         from xtcl.runs.run_folder import write_run
 
         check_is_fitted(self)
-        write_run(self, folder, **({"split": getattr(self, "split_", None)} | extra))
+        options: dict[str, Any] = {"split": getattr(self, "split_", None), **extra}
+        write_run(self, folder, **options)
 
     def report(self, path: str | PathLike[str]) -> None:
         """Write one self-contained HTML file about the fit; docs/report.md says how to read it.

@@ -16,6 +16,7 @@ from torch_geometric.transforms import BaseTransform
 from xtcl.errors import DataError, UsageError, check_is_fitted
 from xtcl.estimator import XTCL
 from xtcl.graph.convert import as_graph
+from xtcl.inference.tables import embedding_columns
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -32,18 +33,23 @@ class AddXTCLEmbedding(BaseTransform):  # type: ignore[misc]
 
     Args:
         attr_name: where the embedding is put; None appends it to `x`, as PyG's own transforms do.
+        full: whether to add the full embedding in place of the compact one.
         parameters: those of `XTCL`, such as `task="links"` or `random_state=1`.
 
     """
 
-    def __init__(self, attr_name: str | None = "xtcl_embedding", **parameters: Any) -> None:
+    def __init__(
+        self, attr_name: str | None = "xtcl_embedding", *, full: bool = False, **parameters: Any
+    ) -> None:
         self.attr_name = attr_name
+        self.full = full
         self.parameters = parameters
 
     def forward(self, data: Data) -> Data:
-        """`data` with the embedding, float32 [V, width]."""
+        """`data` with the embedding, float32 [V, 256 or fewer], or [V, width] with `full`."""
         model = XTCL(**self.parameters).fit(data)
-        rows = torch.from_numpy(model.embedding_).to(data.edge_index.device)
+        embedding = model.embedding_ if self.full else model.compact_embedding_
+        rows = torch.from_numpy(embedding).to(data.edge_index.device)
         if self.attr_name is not None:
             data[self.attr_name] = rows
         else:
@@ -61,6 +67,7 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         graph: a Graph or what `as_graph` makes one of, with all nodes. Copies of the embedder, as
             `clone` makes them for every fold, share a Graph and copy what is not one.
         model: the XTCL to fit a copy of; None is `XTCL()`. One for links needs no y.
+        full: whether to give the full embedding in place of the compact one.
 
     Attributes:
         model_: the fitted XTCL; `model_.random_state_` is its seed.
@@ -76,9 +83,10 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     """
 
-    def __init__(self, graph: Any, model: XTCL | None = None) -> None:
+    def __init__(self, graph: Any, model: XTCL | None = None, full: bool = False) -> None:
         self.graph = graph
         self.model = model
+        self.full = full
 
     def __sklearn_tags__(self) -> Tags:
         """Labels are needed unless the model is for links."""
@@ -103,20 +111,21 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: ArrayLike) -> np.ndarray:
-        """The embeddings [n, width] of the nodes `X`."""
+        """The embeddings of the nodes `X`, [n, 256 or fewer], or [n, width] with `full`."""
         rows = self._rows()
         nodes = _node_indices(X, len(rows))
         validate_data(self, X, reset=False, skip_check_array=True, ensure_2d=False)
         return np.asarray(rows[nodes])
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
-        """The names of the columns: xtcl0, xtcl1, ... `input_features` is not used."""
-        return np.array([f"xtcl{column}" for column in range(self._rows().shape[1])], dtype=object)
+        """The names of the columns, as in `XTCL.embedding_frame`. `input_features` is not used."""
+        names = embedding_columns(self._rows().shape[1], full=self.full)
+        return np.array(names, dtype=object)
 
     def _rows(self) -> np.ndarray:
         check_is_fitted(self, "model_", "fit(nodes, labels)")
-        rows: np.ndarray = self.model_.embedding_
-        return rows
+        model: XTCL = self.model_
+        return model.embedding_ if self.full else model.compact_embedding_
 
 
 def _node_indices(nodes: ArrayLike, count: int) -> np.ndarray:

@@ -66,7 +66,13 @@ def test_new_nodes_on_the_command_line(tmp_path: Path) -> None:
     output = json.loads(printed("embed", run, *new, "--out", out, "--json"))
     assert output == {"out": str(out), "rows": 10}
     with np.load(out) as found:
+        assert found["embedding"].shape == (10, fitted("nodes").compact_embedding_.shape[1])
+    printed("embed", run, *new, "--out", out, "--full")
+    with np.load(out) as found:
         assert found["embedding"].shape == (10, fitted("nodes").embedding_.shape[1])
+    for options, column in (((), "z000"), (("--full",), "z0")):
+        printed("embed", run, "--out", tmp_path / "all.parquet", *options)
+        assert pq.read_table(tmp_path / "all.parquet").column_names[:2] == ["node", column]
 
 
 def test_links_of_all_nodes_and_of_given_pairs(tmp_path: Path) -> None:

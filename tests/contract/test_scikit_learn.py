@@ -198,11 +198,19 @@ def test_frames_keep_their_index_and_column_names() -> None:
     out = step.fit_transform(frame, LABELS[:40])
     assert list(out.index) == list(frame.index)
     assert list(out.columns) == list(step.get_feature_names_out())
-    assert list(out.columns[:2]) == ["xtcl0", "xtcl1"]
-    np.testing.assert_array_equal(out.to_numpy(), step.model_.embedding_[:40])
+    assert list(out.columns[:2]) == ["z000", "z001"]
+    np.testing.assert_array_equal(out.to_numpy(), step.model_.compact_embedding_[:40])
     assert list(step.feature_names_in_) == ["node"]
     with pytest.raises(ValueError, match="feature names should match"):
         step.transform(frame.rename(columns={"node": "other"}))
+
+
+def test_an_embedder_gives_the_full_embedding_where_it_is_asked_to() -> None:
+    step = fitted_embedder().set_params(full=True)
+    np.testing.assert_array_equal(step.transform(NODES), step.model_.embedding_)
+    names = step.get_feature_names_out()
+    assert names.tolist() == [f"z{at}" for at in range(step.model_.embedding_.shape[1])]
+    assert clone(step).full
 
 
 def test_an_embedder_for_nodes_needs_labels() -> None:

@@ -48,7 +48,7 @@ def test_a_loaded_run_says_the_same() -> None:
 
 
 def test_embeddings_by_id() -> None:
-    frame = fitted("links").embedding_frame()
+    frame = fitted("links").embedding_frame(full=True)
     assert frame.index[3] == "=cmd()"
     np.testing.assert_array_equal(frame.to_numpy(), fitted("links").embedding_)
 
@@ -122,7 +122,7 @@ NEW = [name(u) for u in range(FIRST, 80)]
 @pytest.mark.parametrize("task", ["nodes", "links"])
 def test_they_are_what_the_encoder_sees_in_the_grown_graph(task: str) -> None:
     model = fitted(task)
-    frame = model.embed_new(*tables().new)
+    frame = model.embed_new(*tables().new, full=True)
     assert frame.index.tolist() == NEW
     # The same graph, put together by hand: the training links, and all of the new nodes.
     whole, seen = small_graph(), model.training_data_.graph

@@ -86,9 +86,10 @@ def test_embeddings_come_back(ending: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(found["embedding"], rows)
         return
     frame = pd.read_csv(path) if ending == "csv" else pd.read_parquet(path)
-    assert frame.columns.tolist() == ["node", "z0", "z1"]
-    np.testing.assert_array_equal(frame[["z0", "z1"]].to_numpy(np.float32), rows)
-    assert embedding_table(names, rows).frame().loc["a", "z0"] == 3
+    assert frame.columns.tolist() == ["node", "z000", "z001"]
+    np.testing.assert_array_equal(frame[["z000", "z001"]].to_numpy(np.float32), rows)
+    assert embedding_table(names, rows).frame().loc["a", "z000"] == 3
+    assert embedding_table(names, rows, full=True).frame().loc["a", "z0"] == 3
 
 
 def test_a_file_that_cannot_be_is_refused_before_it_is_begun(tmp_path: Path) -> None:

@@ -193,6 +193,12 @@ def test_embeddings_carry_the_node_ids(ids: Any, written: list[Any], tmp_path: P
     model = small_model(epochs=2).fit(named)
     model.save(tmp_path)
     table = pq.read_table(tmp_path / "embeddings.parquet")
+    frame = table.to_pandas().set_index("node")
+    assert frame.index.tolist() == written
+    assert frame.columns.tolist() == model.embedding_frame().columns.tolist()
+    np.testing.assert_array_equal(frame.to_numpy(), model.compact_embedding_)
+    model.save(tmp_path, full=True)
+    table = pq.read_table(tmp_path / "embeddings.parquet")
     assert table.column_names == ["node", "embedding"]
     assert table["node"].to_pylist() == written
     np.testing.assert_array_equal(

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xtcl.cli.console import Bars, plain_table, printable, reported
-from xtcl.cli.options import JsonOption, NewEdgesOption, NewNodesOption, RunFolder
+from xtcl.cli.options import FullOption, JsonOption, NewEdgesOption, NewNodesOption, RunFolder
 from xtcl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,9 +62,10 @@ def embed(
     out: Annotated[Path, typer.Option(help="File to write, .csv, .parquet or .npz.")],
     nodes: NewNodesOption = None,
     edges: NewEdgesOption = None,
+    full: FullOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the embedding of every node: a row for each, with its id and the columns z0, z1, ...
+    """Write the embedding of every node: its id and up to 256 columns, z000, z001, ...
 
     An .npz file has the arrays `node` and `embedding`.
 
@@ -80,10 +81,11 @@ def embed(
     _check_no_input(out, nodes, edges)
     model = _load_run(run)
     if nodes is None:
-        rows = NewRows(names_of(model.training_data_.graph), model.embedding_)
+        embedding = model.embedding_ if full else model.compact_embedding_
+        rows = NewRows(names_of(model.training_data_.graph), embedding)
     else:
-        rows = embed_new(model, nodes, edges)
-    write_embeddings(out, rows.names, rows.embedding)
+        rows = embed_new(model, nodes, edges, full=full)
+    write_embeddings(out, rows.names, rows.embedding, full=full)
     _report_written(out, len(rows.names), as_json)
 
 

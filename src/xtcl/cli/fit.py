@@ -57,6 +57,7 @@ def fit(
     index_past: options.IndexOption = None,
     config: options.ConfigOption = None,
     data: options.DataOption = None,
+    full: options.FullOption = False,
     as_json: options.JsonOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what it would take; fit nothing.")
@@ -154,7 +155,7 @@ def fit(
         "seconds": round(seconds, 3),
         "identity": prepared.identity,
     }
-    model.save(out, split=split, metrics=metrics)
+    model.save(out, split=split, metrics=metrics, full=full)
     checkpoints.clear()
     _show(metrics, model.relation_weights_, out, as_json)
 

@@ -85,6 +85,7 @@ TrainOption = Annotated[
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+FullOption = Annotated[bool, typer.Option("--full", help="Write the embedding with all columns.")]
 StoreOption = Annotated[
     Path | None,
     typer.Option(

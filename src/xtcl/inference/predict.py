@@ -36,7 +36,7 @@ def predictions(model: XTCL) -> ResultTable:
 def predict_new(model: XTCL, nodes: Any, edges: Any = None) -> ResultTable:
     """`predictions` of new nodes; see `embed_new` for the tables."""
     class_probabilities(model)  # refuses a model for links before any work
-    rows = embed_new(model, nodes, edges)
+    rows = embed_new(model, nodes, edges, full=True)
     graph = model.training_data_.graph
     probabilities = model.head_.calibrated().predict_proba(rows.embedding, graph.num_classes)
     return _prediction_table(graph, rows.names, probabilities)
@@ -50,11 +50,12 @@ class NewRows:
     embedding: np.ndarray
 
 
-def embed_new(model: XTCL, nodes: Any, edges: Any = None) -> NewRows:
+def embed_new(model: XTCL, nodes: Any, edges: Any = None, *, full: bool = False) -> NewRows:
     """Embeddings of new nodes: the trained encoder is run on the graph with the nodes added.
 
     `nodes` is a table like the node table of the fit. `edges` links the new nodes with each other
-    and with nodes of the fit, whose own embeddings do not change.
+    and with nodes of the fit, whose own embeddings do not change. The rows are compact, by the map
+    of the fit, unless `full`.
     """
     check_is_fitted(model)
     graph = model.training_data_.graph
@@ -80,7 +81,8 @@ def embed_new(model: XTCL, nodes: Any, edges: Any = None) -> NewRows:
     larger = with_nodes(graph, new.attributes, links)
     device = next((p.device for p in model.encoder_.parameters()), torch.device("cpu"))
     rows = embed(model.encoder_, *encoder_inputs(larger, device), model.plan_.batch)
-    return NewRows(new.ids, rows[graph.num_nodes :].cpu().numpy())
+    embedding = rows[graph.num_nodes :].cpu().numpy()
+    return NewRows(new.ids, embedding if full else model.compact_map_.apply(embedding))
 
 
 def class_probabilities(model: XTCL) -> np.ndarray:

@@ -99,9 +99,20 @@ class ResultTable:
         return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
 
-def embedding_table(names: np.ndarray[Any, Any], embedding: np.ndarray) -> ResultTable:
-    """A row for each node, with the columns `node`, `z0`, `z1`, ..."""
-    columns = {f"z{at}": column for at, column in enumerate(np.asfortranarray(embedding).T)}
+def embedding_columns(width: int, *, full: bool = False) -> list[str]:
+    """Names of the columns: z000, z001, ... of the compact embedding; z0, z1, ... of the full one.
+
+    So a column of one is not taken for one of the other.
+    """
+    return [f"z{at}" if full else f"z{at:03d}" for at in range(width)]
+
+
+def embedding_table(
+    names: np.ndarray[Any, Any], embedding: np.ndarray, *, full: bool = False
+) -> ResultTable:
+    """A row for each node: the column `node`, and those of `embedding_columns`."""
+    named = embedding_columns(embedding.shape[1], full=full)
+    columns = dict(zip(named, np.asfortranarray(embedding).T, strict=True))
     return ResultTable({"node": names, **columns})
 
 
@@ -133,9 +144,14 @@ def write_table(path: Path, table: ResultTable) -> None:
 
 
 def write_embeddings(
-    path: Path, names: np.ndarray[Any, Any], embedding: np.ndarray, *, as_lists: bool = False
+    path: Path,
+    names: np.ndarray[Any, Any],
+    embedding: np.ndarray,
+    *,
+    full: bool = False,
+    as_lists: bool = False,
 ) -> None:
-    """Write a row for each node: the columns `node`, `z0`, `z1`, ... of a CSV or Parquet file.
+    """Write `embedding_table` as a CSV or Parquet file.
 
     An .npz file has the arrays `node` and `embedding`. With `as_lists`, a Parquet file has the
     columns `node` and `embedding`, a list of float32.
@@ -144,7 +160,7 @@ def write_embeddings(
     if as_lists:
         _write_lists(path, names, embedding)
     elif path.suffix.lower() != ".npz":
-        write_table(path, embedding_table(names, embedding))
+        write_table(path, embedding_table(names, embedding, full=full))
     else:
         with atomic_path(path) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, node=names, embedding=embedding)

@@ -24,6 +24,7 @@ from xtcl.config import EnsembleConfig, FitConfig, to_builtin
 from xtcl.errors import DataError, UsageError, XTCLError
 from xtcl.files import atomic_path
 from xtcl.graph.graph import Graph
+from xtcl.inference.compact import CompactMap
 from xtcl.nn import CUSTOM_ENCODER, encoder_factory, encoder_name
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.ensemble import EncoderEnsemble
@@ -81,7 +82,7 @@ def save_model(model: XTCL, folder: Path) -> None:
     data = model.training_data_
     data.graph.save(folder / "training_graph.npz")
     tables = {"embedding": model.embedding_, "positives": model.positives_}
-    tables |= counts_to_arrays(model.sampler_)
+    tables |= counts_to_arrays(model.sampler_) | model.compact_map_.to_tensors()
     tables |= {f"losses.{i}": np.array(curve) for i, curve in enumerate(model.loss_curves_)}
     if data.non_links is not None:
         tables["non_links"] = np.array(data.non_links)
@@ -192,6 +193,9 @@ def load_model(
     head = None if kind is None else kind.from_tensors(_tensors(folder, "head"))
     model.recipe_ = recipe
     model.set_fitted(FittedTask(known, fitted, head, graph.num_classes), data)
+    compact_map = CompactMap.from_tensors(tables)
+    if compact_map is not None:  # else it is fitted again, from the embedding and the head
+        model.compact_map_ = compact_map
 
 
 def read_description(folder: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@
 | `metrics.json` | scores on the test side, and the seconds the fit took |
 | `relation_weights.json`, `.png` | the weight of each relation |
 | `model/` | the model, which `XTCL.load` reads |
-| `embeddings.parquet` | a row for each node: `node` and `embedding` |
+| `embeddings.parquet` | a row for each node: `node`, `z000`, `z001`, ...; see `write_run` |
 | `events.jsonl` | relations left out, and the loss of every encoder and epoch |
 | `report.html` | the page that `xtcl report` writes |
 
@@ -66,8 +66,13 @@ def write_run(
     *,
     split: NodeSplit | LinkSplit | None = None,
     metrics: Mapping[str, object] | None = None,
+    full: bool = False,
 ) -> None:
-    """Write everything about a fit into `folder`; see the top of this file for what is in it."""
+    """Write everything about a fit into `folder`; see the top of this file for what is in it.
+
+    The file of embeddings has the compact one. With `full` it has the full one, in the columns
+    `node` and `embedding`, a list of numbers: Parquet is slow with thousands of columns.
+    """
     refuse_own_head(model)
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
@@ -81,7 +86,9 @@ def write_run(
     weights = [weight.to_json() for weight in model.relation_weights_]
     _write(place / "relation_weights.json", json.dumps(weights, indent=2) + "\n")
     draw_weights(model.relation_weights_, place / "relation_weights.png", title=graph.name)
-    write_embeddings(place / "embeddings.parquet", names_of(graph), model.embedding_, as_lists=True)
+    rows = model.embedding_ if full else model.compact_embedding_
+    path = place / "embeddings.parquet"
+    write_embeddings(path, names_of(graph), rows, full=full, as_lists=full)
     _write(place / "events.jsonl", "".join(json.dumps(event) + "\n" for event in fit_events(model)))
     save_model(model, place / "model")
     _write(place / "metrics.json", json.dumps(dict(metrics or {}), indent=2) + "\n")
