@@ -11,8 +11,8 @@ stretched rows. Without the stretch they lose a part of what the head reads, for
 variance has nothing to do with the task. Where no classes are predicted, as for links, S is the
 identity.
 
-The head's own weights in the place of A were tried: labelled nodes lie much further out along them
-than others, and a second head that is fitted on those nodes finds every penalty too large.
+The head's own weights in the place of A were tried. They know the labelled nodes too well: a second
+head that was fitted on those nodes chose far too small a penalty (docs/design.md).
 
 R is a rotation, and gamma a number, that give every column the variance 1. Distances and angles
 stay those of the principal components. Components divided by their deviations, one by one, would
