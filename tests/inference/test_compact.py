@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import torch
 from answer_runs import FIRST, fitted, run_folder, tables
-from scipy.linalg import sqrtm
 from scipy.special import expit, softmax
 from small_runs import small_graph, small_model, small_split
 
@@ -29,17 +28,24 @@ def rows_of(nodes: int, width: int, seed: int = 0) -> torch.Tensor:
     return torch.from_numpy(rows.astype(np.float32))
 
 
-def stretched_rows(rows: torch.Tensor, chances: np.ndarray | None) -> np.ndarray:
-    """(Z - m) S of the formula, in float64."""
+def projected_rows(
+    rows: torch.Tensor, chances: np.ndarray | None, labelled: np.ndarray | None, columns: int
+) -> np.ndarray:
+    """(Z - m) [U V] of the formula, in float64."""
     z = rows.double().numpy()
     z = z - z.mean(axis=0)
-    if chances is None:
-        return np.asarray(z)
-    penalty = 10 * (z**2).sum() / len(z) * np.eye(z.shape[1])
-    a = np.linalg.solve(z.T @ z + penalty, z.T @ (chances - chances.mean(axis=0)))
-    f = (z**2).sum() / ((z @ a) ** 2).sum()
-    stretched: np.ndarray = z @ np.real(sqrtm(np.eye(z.shape[1]) + f * a @ a.T))
-    return stretched
+    u = np.zeros((z.shape[1], 0))
+    if chances is not None:
+        penalty = 10 * (z**2).sum() / len(z) * np.eye(z.shape[1])
+        a = np.linalg.solve(z.T @ z + penalty, z.T @ (chances - chances.mean(axis=0)))
+        directions, singular, _ = np.linalg.svd(a, full_matrices=False)
+        u = directions[:, singular > 1e-3 * singular[0]]
+    share = np.full(len(z), 1 / len(z))
+    if labelled is not None:
+        share[labelled] += 1 / len(labelled)
+    left = np.sqrt(share)[:, None] * (z - z @ u @ u.T)
+    v = np.linalg.svd(left, full_matrices=False)[2][: columns - u.shape[1]].T
+    return np.asarray(z @ np.hstack([u, v]))
 
 
 def some_chances(rows: torch.Tensor, classes: int) -> np.ndarray:
@@ -57,22 +63,38 @@ def test_it_is_the_formula(
     monkeypatch.setattr(compact, "_NUMBERS_PER_BLOCK", 17 * width)  # several blocks of rows
     rows = rows_of(nodes, width)
     chances = None if classes is None else some_chances(rows, classes)
-    found = fit_compact_map(rows, chances, width=min(columns, 12) if nodes > 100 else 256)
+    labelled = None if classes is None else np.arange(0, nodes, 5)
+    found = fit_compact_map(rows, chances, labelled, min(columns, 12) if nodes > 100 else 256)
     made = found.apply(rows)
     assert made.shape == (nodes, columns)
     # Columns are determined up to a rotation, and products of rows are not changed by one.
-    u, d, _ = np.linalg.svd(stretched_rows(rows, chances), full_matrices=False)
-    principal = (u * d)[:, :columns]
-    principal *= np.sqrt(columns / (principal**2).mean(axis=0).sum())
-    np.testing.assert_allclose(made @ made.T, principal @ principal.T, atol=2e-3 * columns)
+    expected = projected_rows(rows, chances, labelled, columns)
+    expected *= np.sqrt(columns / expected.var(axis=0).sum())
+    np.testing.assert_allclose(made @ made.T, expected @ expected.T, atol=2e-3 * columns)
+
+
+def test_a_head_that_is_fitted_on_the_labelled_rows_loses_nothing_with_few_labels() -> None:
+    """The rows of 40 labelled nodes are in the span of 60 columns, whatever the others have."""
+    rows = rows_of(400, 300)
+    chances, labelled = some_chances(rows, 3), np.arange(40)
+    made = fit_compact_map(rows, chances, labelled, width=60).apply(rows)
+    plain = fit_compact_map(rows, width=60).apply(rows)
+    z = (rows - rows.mean(dim=0)).numpy()
+    gram = z[labelled] @ z[labelled].T
+
+    def lost(columns: np.ndarray) -> float:
+        found = columns[labelled] @ columns[labelled].T
+        scale = (found * gram).sum() / (found**2).sum()
+        return float(np.abs(scale * found - gram).max() / gram.max())
+
+    assert lost(made) < 0.02 < lost(plain)
 
 
 @pytest.mark.parametrize("classes", [None, 4])
 def test_every_column_has_mean_0_and_variance_1(classes: int | None) -> None:
     rows = rows_of(500, 400)
-    made = fit_compact_map(rows, None if classes is None else some_chances(rows, classes)).apply(
-        rows
-    )
+    chances = None if classes is None else some_chances(rows, classes)
+    made = fit_compact_map(rows, chances, np.arange(50)).apply(rows)
     assert made.shape == (500, 256)
     assert made.dtype == np.float32
     np.testing.assert_allclose(made.mean(axis=0), 0, atol=1e-4)
@@ -83,7 +105,7 @@ def test_wide_rows_keep_nearly_all_the_variance_that_so_many_columns_can() -> No
     rows = rows_of(700, 900)
     found = fit_compact_map(rows)
     basis = np.linalg.qr(found.weight)[0]
-    z = stretched_rows(rows, None)
+    z = (rows - rows.mean(dim=0)).double().numpy()
     best = (np.linalg.svd(z, compute_uv=False)[:256] ** 2).sum()
     assert ((z @ basis) ** 2).sum() > 0.999 * best
 
@@ -159,7 +181,7 @@ def test_a_model_has_it_by_name_and_id(task: str) -> None:
     assert frame.index[3] == full.index[3] == "=cmd()"
 
 
-def test_where_no_classes_are_predicted_the_rows_are_not_stretched() -> None:
+def test_where_no_classes_are_predicted_they_are_principal_components() -> None:
     model = fitted("links")
     expected = fit_compact_map(model.fitted_task_.fitted.embedding)
     np.testing.assert_array_equal(model.compact_map_.weight, expected.weight)

@@ -1,18 +1,20 @@
 r"""The compact embedding: at most 256 columns, each of mean 0 and variance 1, by one linear map.
 
-.. math:: c_u = (z_u - m)\, M, \qquad M = \gamma\, S V R, \qquad
-          S \Sigma S\, V = V \Lambda, \qquad S = (I + f\, A A^\top)^{1/2}
+.. math:: c_u = (z_u - m)\, M, \qquad M = \gamma\, [U \; V]\, R
 
-z_u is a node's row of the full embedding, m the mean row and :math:`\Sigma` the covariance of the
-rows. A is a ridge regression of the class probabilities that the head predicts, for all nodes, on
-z. S stretches the rows along it, as far as putting :math:`\sqrt f (z_u - m) A` beside them would,
-with f such that both have the same variance. V are the first 256 principal directions of the
-stretched rows. Without the stretch they lose a part of what the head reads, for most of the
-variance has nothing to do with the task. Where no classes are predicted, as for links, S is the
-identity.
+z_u is a node's row of the full embedding, m the mean row. [U V] are orthonormal directions:
 
-The head's own weights in the place of A were tried. They know the labelled nodes too well: a second
-head that was fitted on those nodes chose far too small a penalty (docs/design.md).
+- U spans a ridge regression of the class probabilities that the head predicts, for all nodes, on z.
+- V are principal directions of what is left of the rows, where the labelled nodes together have
+  half of the weight. With few labels V spans their rows nearly, and all that a linear head can
+  learn from them lies in that span.
+
+Principal components of all nodes alone lose a part of what the head reads, for most of the
+variance has nothing to do with the task. Where no classes are predicted, as for links, V are those.
+
+Two other ways to keep it were tried, and cost CiteSeer a point: the head's own weights in the place
+of U, and rows stretched along U. Labelled nodes lie further out along such directions than others,
+so that a second head, fitted on those nodes, finds every penalty too large.
 
 R is a rotation, and gamma a number, that give every column the variance 1. Distances and angles
 stay those of the principal components. Components divided by their deviations, one by one, would
@@ -48,6 +50,7 @@ _NUMBERS_PER_BLOCK = 2**24  # of rows that are centred at a time: 64 MiB
 _PENALTY_ROWS = 10  # the ridge penalty is the squared length of so many centred rows
 _RIDGE_STEPS = 30
 _TINY = 1e-30
+_LEAST_SINGULAR = 1e-3  # of the first; class probabilities sum to 1, so one at least is rounding
 _LEAST_VARIANCE = 1e-8  # a direction below this share of the variance of the first is rounding
 
 
@@ -88,49 +91,39 @@ class CompactMap:
 
 def compact_map_of(model: XTCL) -> CompactMap:
     """The map of a fitted model."""
+    embedding = model.fitted_task_.fitted.embedding
     answer = None if model.head_ is None else model.predictions_
-    chances = answer.probabilities if isinstance(answer, NodePredictions) else None
-    return fit_compact_map(model.fitted_task_.fitted.embedding, chances)
+    if not isinstance(answer, NodePredictions):
+        return fit_compact_map(embedding)
+    return fit_compact_map(embedding, answer.probabilities, model.training_data_.labelled)
 
 
 def fit_compact_map(
-    embedding: Tensor, chances: np.ndarray | None = None, width: int = COMPACT_WIDTH
+    embedding: Tensor,
+    chances: np.ndarray | None = None,
+    labelled: np.ndarray | None = None,
+    width: int = COMPACT_WIDTH,
 ) -> CompactMap:
-    """Fit the map on all rows [V, W], stretched towards the class `chances` [V, classes].
+    """Fit the map on all rows [V, W], with class `chances` [V, classes] and `labelled` nodes.
 
-    There are fewer than `width` columns where the rows have fewer directions. These are found by
-    subspace iteration from a fixed start; for W up to `width` + 64 they are exact. Cost
+    There are fewer than `width` columns where the rows have fewer directions. V is found by
+    subspace iteration from a fixed start; for W up to `width` + 64 it is exact. Cost
     9 V W (width + 64) multiplications; memory a few [W, width + 64], and a block of rows.
     """
-    rows, size = embedding.detach(), embedding.shape[1]
+    rows = embedding.detach()
     mean = rows.mean(dim=0, dtype=torch.float64).to(rows.dtype)
-    if chances is None:
-        basis, stretch = rows.new_zeros(size, 0), rows.new_zeros(0, 1)
-    else:
-        basis, stretch = _predictive_directions(rows, mean, torch.from_numpy(chances).to(rows))
-
-    def stretched(directions: Tensor) -> Tensor:
-        return directions + basis @ (stretch * (basis.T @ directions))
-
-    generator = torch.Generator().manual_seed(0)
-    start = torch.randn(size, min(size, width + _OVERSAMPLING), generator=generator)
-    directions = torch.linalg.qr(start.to(rows)).Q
-    for _ in range(_ITERATIONS):
-        along, image = stretched(directions), torch.zeros_like(directions)
-        for _, centred in _centred_blocks(rows, mean):
-            image += centred.T @ (centred @ along)
-        directions = torch.linalg.qr(stretched(image)).Q
-
-    along = stretched(directions)
-    covariance = along.new_zeros(2 * along.shape[1:], dtype=torch.float64)
+    basis = rows.new_zeros(rows.shape[1], 0)
+    if chances is not None:
+        basis = _predictive_directions(rows, mean, torch.from_numpy(chances).to(rows))
+    basis = torch.cat([basis, _principal_directions(rows, mean, basis, labelled, width)], dim=1)
+    covariance = basis.new_zeros(2 * basis.shape[1:], dtype=torch.float64)
     for _, centred in _centred_blocks(rows, mean):
-        scores = (centred @ along).double()
+        scores = (centred @ basis).double()
         covariance += scores.T @ scores / len(rows)
-    variance, vectors = (part.flip(-1)[..., :width] for part in torch.linalg.eigh(covariance))
-    if variance[0] <= 0:  # all rows are the same
-        return CompactMap(mean.cpu().numpy(), np.zeros((size, 1), dtype=np.float32))
-    kept = variance > _LEAST_VARIANCE * variance[0]
-    weight, variance = along.double() @ vectors[:, kept], variance[kept]
+    variance, vectors = _leading(covariance, width)
+    if not len(variance):  # all rows are the same
+        return CompactMap(mean.cpu().numpy(), np.zeros((rows.shape[1], 1), dtype=np.float32))
+    weight = basis.double() @ vectors
     largest = weight.gather(0, weight.abs().argmax(dim=0, keepdim=True))
     weight *= largest.sign()  # an eigenvector has no sign of its own
     rotation = torch.from_numpy(equalising_rotation(variance.cpu().numpy())).to(weight)
@@ -161,17 +154,50 @@ def equalising_rotation(variance: np.ndarray) -> NDArray[np.float64]:
     return np.array([*rotated, rest]).T
 
 
-def _predictive_directions(rows: Tensor, mean: Tensor, chances: Tensor) -> tuple[Tensor, Tensor]:
-    """An orthonormal basis of the regression weights A, and S - 1 [directions, 1] along it."""
+def _predictive_directions(rows: Tensor, mean: Tensor, chances: Tensor) -> Tensor:
+    """U: an orthonormal basis of the regression weights."""
     weights = _ridge(rows, mean, chances)
     basis, singular, _ = torch.linalg.svd(weights, full_matrices=False)
-    total = inside = 0.0
-    for _, centred in _centred_blocks(rows, mean):
-        total += float(centred.square().sum())
-        inside += float((centred @ weights).square().sum())
-    if inside <= 0:  # all nodes have the same chances
-        return basis[:, :0], singular[:0, None]
-    return basis, (1 + total / inside * singular[:, None] ** 2).sqrt() - 1
+    kept: Tensor = basis[:, singular > _LEAST_SINGULAR * singular[0]]
+    return kept
+
+
+def _principal_directions(
+    rows: Tensor, mean: Tensor, basis: Tensor, labelled: np.ndarray | None, width: int
+) -> Tensor:
+    """V: up to `width` directions in all with those of the basis, which they do not contain."""
+    nodes, size = rows.shape
+    share = rows.new_full((nodes, 1), 1 / nodes)
+    if labelled is not None and len(labelled):
+        share[torch.from_numpy(labelled).to(rows.device)] += 1 / len(labelled)
+    wanted = min(width, size) - basis.shape[1]
+    if wanted <= 0:
+        return rows.new_zeros(size, 0)
+    tried = min(wanted + _OVERSAMPLING, size - basis.shape[1])
+
+    def outside(directions: Tensor) -> Tensor:
+        return directions - basis @ (basis.T @ directions)
+
+    start = torch.randn(size, tried, generator=torch.Generator().manual_seed(0))
+    directions = torch.linalg.qr(outside(start.to(rows))).Q
+    for _ in range(_ITERATIONS):
+        image = torch.zeros_like(directions)
+        for block, centred in _centred_blocks(rows, mean):
+            image += centred.T @ (share[block] * (centred @ directions))
+        directions = torch.linalg.qr(outside(image)).Q
+    covariance = rows.new_zeros(tried, tried, dtype=torch.float64)
+    for block, centred in _centred_blocks(rows, mean):
+        scores = (centred @ directions).double()
+        covariance += scores.T @ (share[block] * scores)
+    _, vectors = _leading(covariance, wanted)
+    return outside(directions @ vectors.to(directions))
+
+
+def _leading(covariance: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """The largest eigenvalues, at most so many, and their vectors; none that are rounding."""
+    variance, vectors = (part.flip(-1)[..., :number] for part in torch.linalg.eigh(covariance))
+    kept = (variance > 0) & (variance > _LEAST_VARIANCE * variance[:1])
+    return variance[kept], vectors[:, kept]
 
 
 def _ridge(rows: Tensor, mean: Tensor, chances: Tensor) -> Tensor:
