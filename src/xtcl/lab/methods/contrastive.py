@@ -90,7 +90,7 @@ class SSCL(Contrastive):
 
 
 class SSCLAll(Contrastive):
-    """SSCL over all nine relations: the difference to XTCL is what the learned weights give."""
+    """SSCL over all nine relations, as many as XTCL has: without learned weights and trust."""
 
     name: ClassVar[str] = "sscl-all"
     title: ClassVar[str] = "SSCL (nine relations)"
