@@ -363,3 +363,11 @@ def test_an_object_is_used_as_it_is(mine: str) -> None:
 def test_what_is_no_relation_gets_a_remedy(item: Any, match: str) -> None:
     with pytest.raises(UsageError, match=match):
         resolve_relations(["link", item])
+
+
+@pytest.mark.parametrize("name", [3, None, "", " "])
+def test_a_name_that_is_none_is_refused(name: Any) -> None:
+    with pytest.raises(UsageError, match=rf"A relation cannot be called {name!r}: give a name"):
+        register_relation(name, np.eye(3))
+    with pytest.raises(UsageError, match=r"There is no relation 'lnk'\. Did you mean 'link'"):
+        make_relation("lnk")

@@ -91,6 +91,10 @@ def register_relation(
         cacheable: False for a function that names what it `reads` and must not be cached.
 
     """
+    if not isinstance(name, str) or not name.strip():
+        raise UsageError(
+            f"A relation cannot be called {name!r}: give a name, a string that is not empty."
+        )
     if name in _PAPER_NAMES:
         raise UsageError(
             f"There is a relation '{name}' already, one of the paper's; choose another name."
