@@ -70,6 +70,11 @@ def check_whole(name: str, value: object, least: int) -> int:
     return int(value)
 
 
+def is_number(value: object) -> bool:
+    """Whether it is a real number, Python's or NumPy's; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def check_number(name: str, value: object, low: float, high: float) -> float:
     """The value as a float; refuses all but numbers from `low` to `high`, so NaN, too."""
     if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:

@@ -14,7 +14,6 @@ Task-Aware Contrastive Loss", 2024.
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any, Protocol
 
 import torch
@@ -23,7 +22,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from xtcl.config import Similarity
-from xtcl.errors import UsageError
+from xtcl.errors import UsageError, is_number
 from xtcl.nn.functional import normalize
 
 FEW_POSITIVES = 32
@@ -166,13 +165,12 @@ class ContrastiveLoss(nn.Module):
         return f"similarity='{self.similarity}', temperature={self.temperature}"
 
 
-def _check_measure(similarity: object, temperature: object) -> None:
+def _check_measure(similarity: object, temperature: Any) -> None:
     if similarity not in ("cosine", "inner"):
         raise UsageError(f"similarity='{similarity}' must be 'cosine' or 'inner'.")
     if isinstance(temperature, Tensor):  # one that is learned
         return
-    is_number = isinstance(temperature, Real) and not isinstance(temperature, bool)
-    if not is_number or not float(temperature) > 0:  # type: ignore[arg-type]
+    if not is_number(temperature) or not temperature > 0:
         raise UsageError(f"temperature={temperature} must be above 0.")
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from xtcl.device import memory_there
-from xtcl.errors import DataError, UsageError, first_few
+from xtcl.errors import DataError, UsageError, first_few, is_number
 from xtcl.graph.convert import as_graph
 from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.relation import Relation
@@ -171,7 +171,7 @@ def pair_array(pairs: ArrayLike, num_nodes: int) -> np.ndarray:
 
 
 def _checked_quantile(quantile: float) -> tuple[float]:
-    if not 0 <= quantile < 1:
+    if not is_number(quantile) or not 0 <= quantile < 1:
         raise UsageError(f"quantile={quantile} must be a number in [0, 1), such as 0.99.")
     return (quantile,)
 
