@@ -31,7 +31,7 @@ from xtcl.nn import encoder_name
 from xtcl.nn.encoder_check import check_encoder, check_encoder_options
 from xtcl.planning.memory_plan import MemoryPlan, plan_fit
 from xtcl.planning.sizes import Sizes
-from xtcl.progress import Progress
+from xtcl.progress import Progress, check_progress
 from xtcl.relations import FunctionRelation, Relation, RelationStore, resolve_relations
 from xtcl.relations.thresholds import check_quantiles
 from xtcl.sampling.positives import CODE_OF_POSITIVES
@@ -378,11 +378,11 @@ def _check_kinds(model: XTCL) -> None:
     for name, kind, remedy in (
         ("recipe", FitConfig, "a FitConfig, such as that of resolved_recipe()"),
         ("encoder_options", Mapping, "a dictionary, such as {'layers': 2}"),
-        ("progress", Progress, "a Progress; for a display, give verbose=True"),
     ):
         value = getattr(model, name)
         if value is not None and not isinstance(value, kind):
             raise UsageError(f"{name}={value!r} must be {remedy}.")
+    check_progress(model.progress)
 
 
 def strategy_of(model: XTCL) -> PositiveStrategy | None:

@@ -371,3 +371,12 @@ def test_a_name_that_is_none_is_refused(name: Any) -> None:
         register_relation(name, np.eye(3))
     with pytest.raises(UsageError, match=r"There is no relation 'lnk'\. Did you mean 'link'"):
         make_relation("lnk")
+
+
+def test_a_parameter_that_a_relation_does_not_have_is_named() -> None:
+    with pytest.raises(UsageError, match=r"'pagerank' has no parameter 'foo'\. Known: alpha\."):
+        make_relation("pagerank", foo=2)
+    with pytest.raises(UsageError, match=r"'link' has no parameter 'foo'\. It has none\."):
+        make_relation("link", foo=2)
+    with pytest.raises(UsageError, match="PageRank needs 0 < alpha < 1, not a"):
+        make_relation("pagerank", alpha="a")
