@@ -555,6 +555,8 @@ def test_relations_may_be_any_iterable() -> None:
         ({"quantiles": [1.5]}, "quantile"),
         ({"cap": 0}, "cap=0 must be a whole number of at least 1"),
         ({"index_past": 10}, "index_past=10 is for top-k mode"),
+        ({"cap": True}, "cap=True must be a whole number of at least 1"),
+        ({"encoder_options": {3: 4}}, "Encoder 'gcn' has no option '3'"),
         ({"epochs": "a"}, "epochs='a' must be a whole number of at least 1."),
         ({"epochs": 1.5}, "epochs=1.5 must be a whole number of at least 1."),
         ({"negatives": "a"}, "negatives='a' must be a whole number of at least 1."),

@@ -265,7 +265,8 @@ class SamplerConfig:
             make_relation(self.tie_break)
         for name, least in (("cap", 1), ("index_past", 0)):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, Integral) or value < least):
+            is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+            if value is not None and (not is_whole or value < least):
                 raise UsageError(
                     f"{name}={value} must be a whole number of at least {least}, or None."
                 )

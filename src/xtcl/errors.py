@@ -89,9 +89,9 @@ def first_few(items: Iterable[object], limit: int = 5) -> str:
     return shown if len(everything) <= limit else f"{shown}, ... ({len(everything)} in all)"
 
 
-def known_names(name: str, known: Iterable[str]) -> str:
+def known_names(name: object, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the closest known one, and all of them."""
     names = list(known)
-    close = get_close_matches(name.lower(), names, n=1)
+    close = get_close_matches(str(name).lower(), names, n=1)
     hint = f" Did you mean '{close[0]}'?" if close else ""
     return f"{hint} Known: {', '.join(names)}."

@@ -378,5 +378,9 @@ def test_a_parameter_that_a_relation_does_not_have_is_named() -> None:
         make_relation("pagerank", foo=2)
     with pytest.raises(UsageError, match=r"'link' has no parameter 'foo'\. It has none\."):
         make_relation("link", foo=2)
+    with pytest.raises(UsageError, match="Jaccard needs hops of at least 1, not a"):
+        make_relation("jaccard", hops="a")
+    with pytest.raises(UsageError, match="GraphDistance needs one search at least, not a"):
+        make_relation("graph-distance", searches="a")
     with pytest.raises(UsageError, match="PageRank needs 0 < alpha < 1, not a"):
         make_relation("pagerank", alpha="a")

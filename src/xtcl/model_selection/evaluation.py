@@ -73,7 +73,7 @@ def make_split(
 ) -> NodeSplit | LinkSplit:
     """A split of the kind that a task needs, with the paper's share for training by default."""
     if task not in PAPER_SHARE:
-        raise UsageError(f"There is no task '{task}'.{known_names(str(task), PAPER_SHARE)}")
+        raise UsageError(f"There is no task '{task}'.{known_names(task, PAPER_SHARE)}")
     make = link_split if task == "links" else node_split
     split = make(graph, PAPER_SHARE[task] if train is None else train, seed=seed)
     check_no_leak(graph, split)

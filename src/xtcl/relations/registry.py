@@ -55,7 +55,7 @@ def relation_names() -> tuple[str, ...]:
 def make_relation(name: str, **parameters: Any) -> Relation:
     """The relation called `name`, with the given parameters and the defaults of the others."""
     if not isinstance(name, str) or name not in _known:
-        raise UsageError(f"There is no relation '{name}'.{known_names(str(name), _known)}")
+        raise UsageError(f"There is no relation '{name}'.{known_names(name, _known)}")
     known = _known[name]
     if isinstance(known, type):
         taken = [each.name for each in fields(known) if each.init]  # type: ignore[arg-type]
