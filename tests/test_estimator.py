@@ -555,6 +555,27 @@ def test_relations_may_be_any_iterable() -> None:
         ({"quantiles": [1.5]}, "quantile"),
         ({"cap": 0}, "cap=0 must be a whole number of at least 1"),
         ({"index_past": 10}, "index_past=10 is for top-k mode"),
+        ({"cap": True}, "cap=True must be a whole number of at least 1"),
+        ({"encoder_options": {3: 4}}, "Encoder 'gcn' has no option '3'"),
+        ({"epochs": "a"}, "epochs='a' must be a whole number of at least 1."),
+        ({"epochs": 1.5}, "epochs=1.5 must be a whole number of at least 1."),
+        ({"negatives": "a"}, "negatives='a' must be a whole number of at least 1."),
+        ({"negatives": True}, "negatives=True must be a whole number of at least 1."),
+        ({"temperature": "a"}, "temperature='a' must be a number."),
+        ({"learning_rate": "a"}, "learning_rate='a' must be a number."),
+        ({"width": "a"}, "width='a' must be a whole number of at least 1."),
+        ({"width": 2.5}, "width=2.5 must be a whole number of at least 1."),
+        ({"encoder_options": 3}, "encoder_options=3 must be a dictionary, such as"),
+        ({"quantiles": 0.9}, "quantiles=0.9 must be a list of numbers, such as (0.99,)."),
+        ({"quantiles": "a"}, "quantiles='a' must be a list of numbers, such as (0.99,)."),
+        ({"quantiles": ["a"]}, "quantiles=['a'] must be a list of numbers, such as (0.99,)."),
+        ({"crossfit": "a"}, "crossfit='a' must be a whole number of at least 0."),
+        ({"crossfit": 2.5}, "crossfit=2.5 must be a whole number of at least 0."),
+        ({"progress": True}, "progress=True must be a Progress; for a display, give verbose=True"),
+        ({"recipe": "paper"}, "recipe='paper' must be a FitConfig, such as"),
+        ({"store": 3}, "store=3 must be a folder or a RelationStore."),
+        ({"relations": None}, "relations=None must be a name, a Relation, or a list of those."),
+        ({"relations": 3}, "relations=3 must be a name, a Relation, or a list of those."),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
@@ -663,9 +684,8 @@ def test_what_trained_cannot_be_scored() -> None:
 def test_a_leaky_split_is_refused() -> None:
     graph = small_graph()
     split = split_of(graph)
-    leaky = NodeSplit(train=split.train, test=np.append(split.test, split.train[0]), seed=0)
-    with pytest.raises(UsageError, match="1 test nodes of this split are training nodes"):
-        small_model().fit(graph, leaky)
+    with pytest.raises(DataError, match="these nodes are both training and test nodes"):
+        NodeSplit(train=split.train, test=np.append(split.test, split.train[0]), seed=0)
 
 
 @pytest.mark.parametrize("task", ["nodes", "links"])

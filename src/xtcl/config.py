@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from xtcl.errors import UsageError
+from xtcl.errors import UsageError, check_whole, is_number
 from xtcl.relations.registry import make_relation
 from xtcl.relations.thresholds import PAPER_QUANTILES, AboveRule, check_quantiles
 from xtcl.renamed import SETTINGS, warn_renamed
@@ -31,6 +31,18 @@ Similarity = Literal["cosine", "inner"]
 
 
 Config = TypeVar("Config")
+
+
+def _check_whole(name: str, value: Any, least: int) -> None:
+    if is_number(value) and not value >= least:
+        raise UsageError(f"{name}={value} must be at least {least}.")
+    check_whole(name, value, least)
+
+
+def _check_are_numbers(config: object, *names: str) -> None:
+    for name in names:
+        if not is_number(value := getattr(config, name)):
+            raise UsageError(f"{name}={value!r} must be a number.")
 
 
 class _OldName:
@@ -97,11 +109,13 @@ class BatchConfig:
 
     def validated(self) -> BatchConfig:
         """These settings, or an error that names the one that cannot be used."""
-        for limit in self.neighbours or ():
-            if limit is not None and not limit >= 1:
+        limits = () if self.neighbours is None else self.neighbours
+        if not isinstance(limits, (tuple, list)):
+            raise UsageError(f"neighbours={limits!r} must be a tuple of numbers, such as (10, 10).")
+        for limit in limits:
+            if limit is not None and (not is_number(limit) or not limit >= 1):
                 raise UsageError(f"neighbours={self.neighbours} must be at least 1 each.")
-        if not self.block >= 1:
-            raise UsageError(f"block={self.block} must be at least 1.")
+        _check_whole("block", self.block, 1)
         return self
 
     @classmethod
@@ -139,13 +153,11 @@ class TrainingConfig:
 
     def validated(self) -> TrainingConfig:
         """These settings, or an error that names the one that cannot be used."""
-        counts = {"epochs": self.epochs, "negatives": self.negatives}
-        for name in ("anchors", "epoch_anchors"):
-            if getattr(self, name) is not None:
-                counts[name] = getattr(self, name)
-        for name, value in counts.items():
-            if not value >= 1:
-                raise UsageError(f"{name}={value} must be at least 1.")
+        for name in ("epochs", "negatives", "anchors", "epoch_anchors"):
+            value = getattr(self, name)
+            if value is not None or name in ("epochs", "negatives"):
+                _check_whole(name, value, 1)
+        _check_are_numbers(self, "learning_rate", "temperature", "weight_decay", "link_dropout")
         for name in ("learning_rate", "temperature"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be above 0.")
@@ -242,19 +254,19 @@ class SamplerConfig:
         if isinstance(self.base_score, str):
             if self.base_score != "prior":
                 raise UsageError(f"base_score='{self.base_score}' must be 'prior' or a number.")
-        elif not math.isfinite(self.base_score):
+        elif not is_number(self.base_score) or not math.isfinite(self.base_score):
             raise UsageError(f"base_score={self.base_score} must be 'prior' or a finite number.")
-        if self.sweeps < 1:
-            raise UsageError(f"sweeps={self.sweeps} must be at least 1.")
+        _check_whole("sweeps", self.sweeps, 1)
+        _check_are_numbers(self, "penalty")
         if not self.penalty >= 0:
             raise UsageError(f"penalty={self.penalty} must not be negative.")
-        if self.prior_pairs < 0:
-            raise UsageError(f"prior_pairs={self.prior_pairs} must not be negative.")
+        _check_whole("prior_pairs", self.prior_pairs, 0)
         if self.tie_break is not None:
             make_relation(self.tie_break)
         for name, least in (("cap", 1), ("index_past", 0)):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, Integral) or value < least):
+            is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+            if value is not None and (not is_whole or value < least):
                 raise UsageError(
                     f"{name}={value} must be a whole number of at least {least}, or None."
                 )
@@ -400,7 +412,12 @@ class FitConfig:
 
     def validated(self) -> FitConfig:
         """The recipe itself, or an error that names the setting that cannot be used."""
+        if not isinstance(self.sampler, SamplerConfig):
+            raise UsageError(f"sampler={self.sampler!r} must be a SamplerConfig.")
         self.sampler.validated()
+        _check_whole("crossfit", self.crossfit, 0)
+        if self.crossfit == 1:
+            raise UsageError("crossfit=1 must be 0 (off) or at least 2.")
         for name, least in (
             ("positives", 1),
             ("num_positives_per_step", 1),
@@ -408,8 +425,9 @@ class FitConfig:
             ("hops", 1),
         ):
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise UsageError(f"{name}={value} must be at least {least}.")
+            if value is not None or name in ("positives", "num_links_per_step"):
+                _check_whole(name, value, least)
+        _check_are_numbers(self, "min_probability", "downweight", "self_training_threshold")
         if not 0 <= self.min_probability <= 1:
             raise UsageError(f"min_probability={self.min_probability} must be between 0 and 1.")
         if not 0 < self.downweight <= 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -62,6 +63,25 @@ def check_is_fitted(
         raise NotFittedError(f"This {kind} is not fitted yet; call {call} first.")
 
 
+def check_whole(name: str, value: object, least: int) -> int:
+    """The value as an int; refuses all but whole numbers, Python's or NumPy's, from `least` on."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise UsageError(f"{name}={value!r} must be a whole number of at least {least}.")
+    return int(value)
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a real number, Python's or NumPy's; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_number(name: str, value: object, low: float, high: float) -> float:
+    """The value as a float; refuses all but numbers from `low` to `high`, so NaN, too."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
+        raise UsageError(f"{name}={value!r} must be a number from {low} to {high}.")
+    return float(value)
+
+
 def first_few(items: Iterable[object], limit: int = 5) -> str:
     """The first offenders as text: '3, 8, 13, ... (12 in all)'."""
     everything = list(items)
@@ -69,9 +89,9 @@ def first_few(items: Iterable[object], limit: int = 5) -> str:
     return shown if len(everything) <= limit else f"{shown}, ... ({len(everything)} in all)"
 
 
-def known_names(name: str, known: Iterable[str]) -> str:
+def known_names(name: object, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the closest known one, and all of them."""
     names = list(known)
-    close = get_close_matches(name.lower(), names, n=1)
+    close = get_close_matches(str(name).lower(), names, n=1)
     hint = f" Did you mean '{close[0]}'?" if close else ""
     return f"{hint} Known: {', '.join(names)}."

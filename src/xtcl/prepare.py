@@ -6,10 +6,11 @@ import hashlib
 import importlib.metadata
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from numbers import Integral
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,7 +23,7 @@ from xtcl.code_digest import code_digest, describe_class, describe_value
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, to_builtin
 from xtcl.device import parse_memory, pick_device
 from xtcl.distributed import world
-from xtcl.errors import UsageError
+from xtcl.errors import UsageError, check_whole, is_number
 from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, as_split, full_split, masks_of
@@ -30,8 +31,9 @@ from xtcl.nn import encoder_name
 from xtcl.nn.encoder_check import check_encoder, check_encoder_options
 from xtcl.planning.memory_plan import MemoryPlan, plan_fit
 from xtcl.planning.sizes import Sizes
-from xtcl.progress import Progress
+from xtcl.progress import Progress, check_progress
 from xtcl.relations import FunctionRelation, Relation, RelationStore, resolve_relations
+from xtcl.relations.thresholds import check_quantiles
 from xtcl.sampling.positives import CODE_OF_POSITIVES
 from xtcl.sampling.strategies import PositiveStrategy, make_strategy
 from xtcl.tasks import TASKS, Task, make_task
@@ -95,6 +97,8 @@ class FitSettings:
         task = make_task(model.task)
         store = model.store
         if store is not None and not isinstance(store, RelationStore):
+            if not isinstance(store, (str, PathLike)):
+                raise UsageError(f"store={store!r} must be a folder or a RelationStore.")
             store = RelationStore(Path(store))
         config = resolve_config(model, task)
         return cls(
@@ -324,8 +328,11 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
     """The task's recipe with the parameters of `model` put in; refuses what cannot be used."""
     check_encoder_options(model.encoder, {})  # an unknown name is refused before any work
     check_seed(model.random_state)
-    if model.width is not None and model.width < 1:
-        raise UsageError(f"width={model.width} must be at least 1.")
+    if model.width is not None:
+        if is_number(model.width) and not model.width >= 1:
+            raise UsageError(f"width={model.width} must be at least 1.")
+        check_whole("width", model.width, 1)
+    _check_kinds(model)
     if model.sampler not in ("xtcl", "paper"):
         raise UsageError(f"sampler='{model.sampler}' must be 'xtcl' or 'paper'.")
     name = encoder_name(model.encoder)
@@ -341,7 +348,7 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
         config = replace(config, stop_early=False)
     sampler = _given(model, "cap", "index_past", "quantiles")
     if "quantiles" in sampler:
-        sampler["quantiles"] = tuple(sampler["quantiles"])
+        sampler["quantiles"] = check_quantiles(sampler["quantiles"])
     training = _given(model, "epochs", "learning_rate", "negatives", "temperature", "similarity")
     width = _given(model, "width")
 
@@ -364,6 +371,18 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
         for encoder_config in ensemble.encoders:
             check_encoder_options(model.encoder, encoder_config.encoder)
     return config
+
+
+def _check_kinds(model: XTCL) -> None:
+    """Refuse parameters that are not the objects they have to be."""
+    for name, kind, remedy in (
+        ("recipe", FitConfig, "a FitConfig, such as that of resolved_recipe()"),
+        ("encoder_options", Mapping, "a dictionary, such as {'layers': 2}"),
+    ):
+        value = getattr(model, name)
+        if value is not None and not isinstance(value, kind):
+            raise UsageError(f"{name}={value!r} must be {remedy}.")
+    check_progress(model.progress)
 
 
 def strategy_of(model: XTCL) -> PositiveStrategy | None:

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from xtcl.errors import UsageError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -157,6 +159,14 @@ class HasProgress(Protocol):
 
     progress: Progress | None
     verbose: bool
+
+
+def check_progress(progress: object) -> None:
+    """Refuse what has no stages."""
+    if progress is not None and not callable(getattr(progress, "stage", None)):
+        raise UsageError(
+            f"progress={progress!r} must be a Progress; for a display, give verbose=True."
+        )
 
 
 def progress_of(model: HasProgress) -> Progress:

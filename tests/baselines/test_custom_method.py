@@ -233,3 +233,15 @@ def test_names_are_offered_where_people_look() -> None:
         AttributeError, match=r"module 'xtcl\.baselines' has no attribute 'rubbish'"
     ):
         _ = baselines.rubbish
+
+
+def test_names_and_tasks_of_the_wrong_kind_are_named() -> None:
+    given: Any = 3
+    with pytest.raises(UsageError, match="A method cannot be called 3: give a name"):
+        register_method(given, majority)
+    with pytest.raises(UsageError, match="There is no method 3: give one of the names"):
+        make_method(given)
+    with pytest.raises(UsageError, match="tasks=3 must be names of tasks: nodes, links"):
+        register_method("mine", majority, tasks=given)
+    register_method("mine", majority, tasks="nodes")
+    assert METHODS["mine"].tasks == {"nodes"}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from strategies import graphs
 
-from xtcl.errors import DataError, UsageError
+from xtcl.errors import DataError, UsageError, XTCLError
 from xtcl.graph.datasets.formats import quiet_pyg
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.datasets.synthetic import block_model
@@ -339,7 +339,7 @@ def test_damaged_link_splits(damage: dict[str, object], message: str) -> None:
         ({"train": [0, 0]}, r"training nodes are listed twice: 0\."),
         ({"test": [1, 5]}, r"test nodes have no label: 5\."),
         ({"train": [0, 6]}, r"training nodes are not in the graph of 6 nodes: 6\."),
-        ({"test": [-1, 1]}, r"test nodes are not in the graph of 6 nodes: -1\."),
+        ({"test": [-1, 1]}, r"test nodes are below 0: -1\."),
     ],
 )
 def test_damaged_node_splits(damage: dict[str, list[int]], message: str) -> None:
@@ -590,3 +590,45 @@ def test_a_split_of_directed_links_by_pyg_leaks_and_is_refused() -> None:
         LinkSplit.from_pyg(parts[0], parts[2])
     with pytest.raises(DataError, match="no edge_label"):
         LinkSplit.from_pyg(block_model(60).to_pyg(), parts[2])
+
+
+ONES: Any = np.ones(6, dtype=bool)
+TEXT: Any = "a"
+PART: Any = 1.5
+NONE: Any = None
+GIVEN: Any = PATH
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: NodeSplit.from_masks(ONES, ONES), r"both training and test nodes: 0, 1, 2, 3, 4,"),
+        (
+            lambda: NodeSplit.from_masks(ONES, ONES[:5]),
+            r"is for 6 nodes, and test_mask for 5: give",
+        ),
+        (lambda: NodeSplit(np.array([-1]), np.array([5])), r"training nodes are below 0: -1\."),
+        (lambda: NodeSplit(np.array([1, 1]), np.array([2])), r"training nodes are listed twice: 1"),
+        (lambda: node_split(PATH, train=TEXT), r"train=a is not a share: give a number"),
+        (lambda: node_split(PATH, per_class=PART), r"per_class=1\.5 must be a whole number of at"),
+        (lambda: link_split(PATH, train=NONE), r"train=None is not a share: give a number"),
+        (
+            lambda: NodeSplit.from_pyg(GIVEN),
+            r"takes a PyG Data, not a Graph: .* node_split\(graph\)",
+        ),
+        (
+            lambda: LinkSplit.from_pyg(TEXT, TEXT),
+            r"takes a PyG Data, not a str: .* link_split\(graph",
+        ),
+        (lambda: check_no_leak(PATH, ONES), r"A ndarray is no split: give one of node_split or"),
+        (lambda: check_no_leak(PATH, TEXT), r"A str is no split: give one of node_split or link_"),
+    ],
+)
+def test_what_is_no_split_is_refused_where_it_is_made(make: Any, sentence: str) -> None:
+    with pytest.raises(XTCLError, match=sentence):
+        make()
+
+
+def test_one_side_may_be_empty() -> None:
+    assert NodeSplit(np.array([1]), np.arange(0)).test.size == 0
+    assert NodeSplit(np.arange(0), np.array([1])).train.size == 0

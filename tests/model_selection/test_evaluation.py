@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from inspect import signature
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -186,7 +186,7 @@ def test_splits_that_cannot_be_used_are_named() -> None:
         UsageError, match="task='links' does not fit the splits, which are of nodes"
     ):
         evaluate(zeros, GRAPH, nodes, task="links")
-    leak = replace(nodes, test=nodes.train)
+    leak = replace(links, test=links.train)
     with pytest.raises(DataError, match="both"):
         evaluate(zeros, GRAPH, leak)
 
@@ -220,3 +220,23 @@ def test_is_that_of_scipy() -> None:
 
 def test_of_one_value_nothing_is_known() -> None:
     assert standard_error([84.0]) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"seed": "a"}, "seed must be a whole number from 0 on, not 'a'"),
+        ({"seed": 1.5}, r"seed must be a whole number from 0 on, not 1\.5"),
+        ({"progress": True}, "progress=True must be a Progress"),
+        ({"task": "foo"}, r"There is no task 'foo'\. Known: nodes, links"),
+        ({"train": "a"}, "train=a is not a share"),
+    ],
+)
+def test_options_of_the_wrong_kind_are_named(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        evaluate("logistic", GRAPH, 2, **options)
+
+
+def test_a_split_for_an_unknown_task_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"There is no task 'node'\. Did you mean 'nodes'"):
+        make_split(GRAPH, "node", 0)

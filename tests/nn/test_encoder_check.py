@@ -85,6 +85,13 @@ class Codes(Linear):
         return self.linear(x).long()
 
 
+class NotANumber(Linear):
+    """Returns no finite numbers."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+        return self.linear(x) * float("nan")
+
+
 class Auxiliary(Linear):
     """Returns more than the embedding, but only in training."""
 
@@ -156,6 +163,7 @@ def test_a_module_that_runs_on_a_ring_is_not_tried_on_the_graph(
         (Auxiliary, r"it returns a tuple and no tensor\."),
         (Mean, rf"for {GRAPH.num_nodes} nodes it returns the shape \(1, 4\)\."),
         (Codes, r"it returns numbers of type torch\.int64\."),
+        (NotANumber, r"it returns numbers that are not finite\."),
         (nn.Identity, "it raises TypeError"),
         (lambda: GIN(COLUMNS, 8, 2).requires_grad_(False), r"it has no parameters to train\."),
     ],

@@ -415,3 +415,53 @@ def test_shapes_that_do_not_fit_are_named(change: dict[str, Tensor], sentence: s
     }
     with pytest.raises(UsageError, match=sentence):
         contrastive_loss(**(given | change))
+
+
+@pytest.mark.parametrize("name", ["dot", "Cosine", None])
+def test_an_unknown_similarity_is_refused(name: Any) -> None:
+    z, nodes = torch.ones(4, 3), torch.tensor([0, 1, 2, 3])
+    with pytest.raises(UsageError, match=rf"similarity='{name}' must be 'cosine' or 'inner'\."):
+        contrastive_loss(z, nodes, nodes, similarity=name)
+
+
+@pytest.mark.parametrize("value", [0, -1, math.nan, "a", True])
+def test_a_temperature_that_cannot_divide_is_refused(value: Any) -> None:
+    z, nodes = torch.ones(4, 3), torch.tensor([0, 1, 2, 3])
+    with pytest.raises(UsageError, match=rf"temperature={value} must be above 0\."):
+        contrastive_loss(z, nodes, nodes, temperature=value)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"z": [[1.0]] * 4}, r"z is a list; pass a tensor, such as torch\.as_tensor"),
+        ({"z": torch.ones(4, 3, dtype=torch.int64)}, r"z has the type torch\.int64; pass floats"),
+        ({"positives": np.zeros((4, 2), int)}, r"positives is a ndarray; pass a tensor"),
+        ({"positives": torch.ones(4, 2, dtype=torch.bool)}, r"type torch\.bool; pass node numbers"),
+        ({"positives": torch.full((4, 2), -2)}, r"positives has -2; .* 0 to 3, or -1 for an empty"),
+        ({"positives": torch.full((4, 2), 4)}, r"positives has 4; pass node numbers from 0 to 3,"),
+        ({"negatives": [0, 1]}, r"negatives is a list; pass a tensor"),
+        ({"negatives": None}, r"negatives is a NoneType; pass a tensor"),
+        ({"negatives": torch.tensor([0.0])}, r"negatives has the type torch\.float32; pass node"),
+        ({"negatives": torch.tensor([0, -1])}, r"negatives has -1; pass node .* from 0 to 3\."),
+        ({"anchors": torch.tensor([0, 1, 2, 9])}, r"anchors has 9; pass node numbers from 0 to 3"),
+        ({"weights": torch.full((4, 2), math.nan)}, r"weights must be finite numbers, none of"),
+        ({"weights": torch.full((4, 2), -1.0)}, r"weights must be finite numbers, none of"),
+        ({"weights": [[1.0, 1.0]] * 4}, r"weights is a list; pass a tensor"),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_named(change: dict[str, Any], sentence: str) -> None:
+    given: dict[str, Any] = {
+        "z": torch.ones(4, 3),
+        "positives": torch.zeros(4, 2, dtype=torch.int64),
+        "negatives": torch.tensor([0, 1]),
+    }
+    with pytest.raises(UsageError, match=sentence):
+        contrastive_loss(**(given | change))
+
+
+def test_training_reads_no_value_of_its_lists() -> None:
+    meta = torch.device("meta")  # a tensor without values, as one that a GPU has yet to compute
+    nodes = torch.zeros(4, 2, dtype=torch.int64, device=meta)
+    given = torch.ones(4, 3, device=meta), nodes, nodes[:, 0]
+    assert contrastive_loss(*given, weights=torch.ones(4, 2, device=meta)).shape == ()

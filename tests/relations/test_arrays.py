@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from strategies import make_graph, views
 from test_relation import LargestTensor, every_relation
 
-from xtcl.errors import DataError, UsageError
+from xtcl.errors import DataError, UsageError, XTCLError
 from xtcl.graph.graph import Graph
 from xtcl.relations import arrays, blocks
 from xtcl.relations.label_distribution import LabelDistribution
@@ -183,11 +183,12 @@ def test_wrong_nodes_are_named(nodes: Any, match: str) -> None:
         ([0, 1], r"pairs must be node numbers \[2, n\]"),
         ([[0, 1, 2]], r"not an array of int64 \[1, 3\]"),
         ([[0.0], [1.0]], "not an array of float64"),
+        ([[0], [1, 2]], "pairs cannot be read as an array"),
         ([[0], [30]], "pairs must be numbers from 0 to 29, .*not 30"),
     ],
 )
 def test_wrong_pairs_are_named(pairs: Any, match: str) -> None:
-    with pytest.raises(UsageError, match=match):
+    with pytest.raises(XTCLError, match=match):
         Link().pairs(GRAPH, pairs)
 
 
@@ -198,8 +199,8 @@ def test_a_matrix_larger_than_memory_is_refused(monkeypatch: pytest.MonkeyPatch)
     assert sp.issparse(Link().matrix(GRAPH, quantile=0.99))
 
 
-@pytest.mark.parametrize("quantile", [-0.1, 1.0, 99])
-def test_no_quantile_outside_0_to_1(quantile: float) -> None:
+@pytest.mark.parametrize("quantile", [-0.1, 1.0, 99, "a", True])
+def test_no_quantile_outside_0_to_1(quantile: Any) -> None:
     for call in (Link().matrix, Link().thresholds):
         with pytest.raises(UsageError, match=rf"quantile={quantile} must be a number in \[0, 1\)"):
             call(GRAPH, quantile=quantile)

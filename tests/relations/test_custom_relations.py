@@ -403,3 +403,25 @@ def test_a_subclass_is_told_apart() -> None:
     assert all_rows(halved, VIEW).max() == 0.5
     assert not halved.cacheable
     assert halved.content_digest() != MatrixRelation(matrix, "given").content_digest()
+
+
+def constant(view: Any) -> Any:
+    return lambda nodes: torch.ones(len(nodes), view.num_nodes)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"function": 3}, r"is 3, which cannot be called: give a function of a TrainingView"),
+        ({"function": lambda: 5}, r"'mine' must take a TrainingView \(too many positional"),
+        ({"function": lambda view: 5}, r"'mine' returns is 5, which .* a function of nodes \[b\]"),
+        ({"function": lambda view: lambda: 5}, r"'mine' returns must take nodes \[b\] \(too many"),
+        ({"topk": 3}, r"topk= of relation 'mine' is 3, which cannot be called"),
+        ({"reads": 3}, r"reads=3 of relation 'mine' must be names, such as \['links'\]"),
+        ({"name": 3}, r"A relation cannot be called 3: give name= a string"),
+    ],
+)
+def test_what_is_no_function_of_a_relation_is_named(given: dict[str, Any], sentence: str) -> None:
+    arguments: dict[str, Any] = {"function": constant, "name": "mine", **given}
+    with pytest.raises(UsageError, match=sentence):
+        FunctionRelation(**arguments).rows(small_graph(), [0])

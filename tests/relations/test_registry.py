@@ -363,3 +363,24 @@ def test_an_object_is_used_as_it_is(mine: str) -> None:
 def test_what_is_no_relation_gets_a_remedy(item: Any, match: str) -> None:
     with pytest.raises(UsageError, match=match):
         resolve_relations(["link", item])
+
+
+@pytest.mark.parametrize("name", [3, None, "", " "])
+def test_a_name_that_is_none_is_refused(name: Any) -> None:
+    with pytest.raises(UsageError, match=rf"A relation cannot be called {name!r}: give a name"):
+        register_relation(name, np.eye(3))
+    with pytest.raises(UsageError, match=r"There is no relation 'lnk'\. Did you mean 'link'"):
+        make_relation("lnk")
+
+
+def test_a_parameter_that_a_relation_does_not_have_is_named() -> None:
+    with pytest.raises(UsageError, match=r"'pagerank' has no parameter 'foo'\. Known: alpha\."):
+        make_relation("pagerank", foo=2)
+    with pytest.raises(UsageError, match=r"'link' has no parameter 'foo'\. It has none\."):
+        make_relation("link", foo=2)
+    with pytest.raises(UsageError, match="Jaccard needs hops of at least 1, not a"):
+        make_relation("jaccard", hops="a")
+    with pytest.raises(UsageError, match="GraphDistance needs one search at least, not a"):
+        make_relation("graph-distance", searches="a")
+    with pytest.raises(UsageError, match="PageRank needs 0 < alpha < 1, not a"):
+        make_relation("pagerank", alpha="a")

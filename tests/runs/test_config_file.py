@@ -106,16 +106,31 @@ def member(tables: dict[str, Any]) -> dict[str, Any]:
     ("change", "word"),
     [
         (lambda t: t["tune"].update(seed="zero"), "zero"),
-        (lambda t: t["recipe"].update(crossfit="five"), "recipe.crossfit"),
+        (lambda t: t["recipe"].update(crossfit="five"), "recipe.crossfit = 'five' must be a whole"),
+        (
+            lambda t: t["recipe"].update(positive=20),
+            "has no setting 'positive'. Did you mean 'posit",
+        ),
+        (
+            lambda t: t["recipe"]["sampler"].update(quantile=1),
+            "recipe.sampler has no setting 'quant",
+        ),
+        (
+            lambda t: t["recipe"].update(hops="far"),
+            "recipe.hops = 'far' must be a whole number or ",
+        ),
         (lambda t: t["recipe"].update(crossfit=5.5), "recipe.crossfit"),
         (lambda t: t["recipe"].update(positives=True), "recipe.positives"),
         (lambda t: t["recipe"].update(positives=0), "positives=0"),
         (lambda t: t["recipe"].update(stop_early=1), "recipe.stop_early"),
         (lambda t: t["recipe"].update(candidate_weight=float("nan")), "recipe.candidate_weight"),
-        (lambda t: t["recipe"].update(surprise=1), "surprise"),
+        (lambda t: t["recipe"].update(surprise=1), "recipe has no setting 'surprise'"),
         (lambda t: t["recipe"].update(ensembles=[]), "at least one ensemble"),
-        (lambda t: t["recipe"].update(ensembles=["a"]), ""),
-        (lambda t: t["recipe"].update(ensembles=3), ""),
+        (
+            lambda t: t["recipe"].update(ensembles=["a"]),
+            "recipe.ensembles[0] = 'a' must be a table",
+        ),
+        (lambda t: t["recipe"].update(ensembles=3), "recipe.ensembles = 3 must be a list"),
         (lambda t: t["recipe"].pop("ensembles"), "ensembles"),
         (
             lambda t: t["recipe"]["ensembles"][0].update(attributes="much"),
@@ -124,7 +139,10 @@ def member(tables: dict[str, Any]) -> dict[str, Any]:
         (lambda t: t["recipe"]["ensembles"][0].update(encoders=[]), "at least one encoder"),
         (lambda t: t["recipe"]["sampler"].update(sweeps="x"), "recipe.sampler.sweeps"),
         (lambda t: t["recipe"]["sampler"].update(quantiles=["x"]), "sampler.quantiles[0]"),
-        (lambda t: t["recipe"]["sampler"].update(quantiles=3), ""),
+        (
+            lambda t: t["recipe"]["sampler"].update(quantiles=3),
+            "sampler.quantiles = 3 must be a list",
+        ),
         (lambda t: t["recipe"]["sampler"].update(quantiles=[2.0]), "quantiles"),
         (lambda t: t["recipe"]["sampler"].update(base_score="posterior"), "base_score"),
         (lambda t: t["recipe"]["sampler"].update(tie_break="luck"), "luck"),
@@ -162,3 +180,22 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
         path.write_bytes(content[:length])
         with pytest.raises(DataError, match=r"tuned\.toml"):
             read_recipe(path, "nodes", "gcn")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (
+            "[recipe]\npositives = 20\n",
+            r"\(it has no table \[fit\], which holds the task and encod",
+        ),
+        ("[fit]\ntask = 'nodes'\n", r"\(it has no table \[recipe\], which holds the settings\)"),
+        ("[fit]\ntask = 'nodes'\n[recipe]\n", r"\(it lacks 'encoder'\)"),
+        ("x = ", r"; give a file that `xtcl recipe` or `xtcl tune` wrote, or the config\.toml"),
+    ],
+)
+def test_what_a_file_lacks_is_named(content: str, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(content)
+    with pytest.raises(DataError, match=reason):
+        read_recipe(path, "nodes", "gcn")

@@ -118,7 +118,6 @@ def test_a_split_of_the_wrong_kind_or_graph_is_named() -> None:
         score_test_side(answer, graph, links)
     with pytest.raises(UsageError, match="A split of nodes cannot score"):
         score_test_side(LinkScores(lambda pairs: pairs[0]), graph, nodes)
-    for test in ([3, 60], [-1, 3]):
-        outside = NodeSplit(nodes.train, np.array(test), 0)
-        with pytest.raises(DataError, match="use the graph it was made from"):
-            score_test_side(answer, graph, outside)
+    outside = NodeSplit(np.arange(2), np.array([3, 60]), 0)
+    with pytest.raises(DataError, match="use the graph it was made from"):
+        score_test_side(answer, graph, outside)

@@ -79,6 +79,8 @@ def make_method(name: str) -> Method:
 
     For an unknown name the error suggests the closest known one.
     """
+    if not isinstance(name, str):
+        raise UsageError(f"There is no method {name!r}: give one of the names of `xtcl methods`.")
     if name.lower() == TIMED_ONLY:
         raise UsageError(
             "Naive XGBoost has no task to be scored on, it is only timed: "
@@ -105,6 +107,8 @@ def register_method(name: str, method: Any, *, tasks: Iterable[str] | None = Non
     """
     from xtcl.baselines.custom_method import custom_method
 
+    if not isinstance(name, str):
+        raise UsageError(f"A method cannot be called {name!r}: give a name, a string.")
     key = name.lower()
     if key in HOMES or key == TIMED_ONLY:
         raise UsageError(f"'{name}' is the name of a built-in method: choose another one.")

@@ -71,6 +71,9 @@ def custom_method(
         )
     if not (isinstance(given, type) or _is_xtcl(given) or _is_classifier(given)):
         _parameters(given if not hasattr(given, "fit") else given.fit, called)
+    tasks = [tasks] if isinstance(tasks, str) else tasks
+    if tasks is not None and not isinstance(tasks, Iterable):
+        raise UsageError(f"tasks={tasks!r} must be names of tasks: {', '.join(TASKS)}.")
     known = frozenset(
         tasks or getattr(given, "tasks", None) or (["nodes"] if _is_classifier(given) else TASKS)
     )

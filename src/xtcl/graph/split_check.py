@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xtcl.errors import DataError, first_few
+from xtcl.errors import DataError, UsageError, first_few
 from xtcl.graph.convert import as_graph
 from xtcl.graph.graph import Graph
 from xtcl.graph.pairs import NodePair, count_pairs, pair_keys, pairs_among, unpack_keys
-from xtcl.graph.validation import IntArray
+from xtcl.graph.validation import IntArray, to_array
 
 if TYPE_CHECKING:
     from xtcl.graph.splits import LinkSplit, NodeSplit
@@ -28,6 +28,11 @@ def check_no_leak(graph: Any, split: NodeSplit | LinkSplit) -> None:
     side (or all there are, where the graph has too few). `graph` is a Graph or what `as_graph`
     makes one of.
     """
+    if getattr(split, "kind", None) not in ("nodes", "links"):
+        raise UsageError(
+            f"A {type(split).__name__} is no split: give one of node_split or link_split, or make "
+            "one of masks with NodeSplit.from_masks."
+        )
     graph = as_graph(graph, warn_masks=False)
     if split.kind == "nodes":
         _check_nodes(graph, split)
@@ -36,15 +41,61 @@ def check_no_leak(graph: Any, split: NodeSplit | LinkSplit) -> None:
 
 
 def _check_nodes(graph: Graph, split: NodeSplit) -> None:
+    """What a node split, which is sound in itself, can break on a graph."""
     if graph.labels is None:
         raise DataError(f"Graph {graph.name!r} has no labels, so a node split cannot be for it.")
     for side, nodes in (("training", split.train), ("test", split.test)):
-        outside = nodes[(nodes < 0) | (nodes >= graph.num_nodes)]
+        outside = nodes[nodes >= graph.num_nodes]
         _refuse(outside, f"{side} nodes are not in the graph of {graph.num_nodes} nodes")
-        _refuse(repeated_values(nodes), f"{side} nodes are listed twice")
         _refuse(nodes[graph.labels[nodes] < 0], f"{side} nodes have no label")
-    shared = split.test[pairs_among(split.test, split.train)]
-    _refuse(shared, "nodes are both training and test nodes")
+
+
+def check_node_sides(train: IntArray, test: IntArray) -> None:
+    """Raise `DataError` where two sorted lists of nodes cannot be the sides of one split."""
+    for side, nodes in (("training", train), ("test", test)):
+        _refuse(nodes[nodes < 0], f"{side} nodes are below 0")
+        _refuse(repeated_values(nodes), f"{side} nodes are listed twice")
+    _refuse(test[pairs_among(test, train)], "nodes are both training and test nodes")
+
+
+def mask_nodes(mask: object, name: str = "mask", graph: Graph | None = None) -> IntArray:
+    """The nodes of a boolean mask or an array of node numbers, sorted.
+
+    With `graph` the mask is checked against it, and nodes without a label are left out, where the
+    graph has labels.
+    """
+    given = to_array(mask, name)
+    if given.ndim == 2:
+        raise DataError(
+            f"{name} has the shape {list(given.shape)}, which is several splits side by side: "
+            f"give one of them, such as {name}[:, 0]."
+        )
+    numbers = given.dtype.kind in "iu" or not given.size
+    if given.ndim != 1 or not (numbers or given.dtype == bool):
+        raise DataError(
+            f"{name} must be booleans, one a node, or node numbers, not {given.dtype} of shape "
+            f"{list(given.shape)}."
+        )
+    nodes: IntArray = np.sort(given.astype(np.int64)) if numbers else np.flatnonzero(given)
+    repeated = repeated_values(nodes)
+    if repeated.size:
+        raise DataError(
+            f"{name} lists nodes twice: {first_few(repeated)}. Give each node number once, or a "
+            "mask of booleans, one a node; labels belong to the graph."
+        )
+    if graph is None:
+        return nodes
+    if given.dtype == bool and len(given) != graph.num_nodes:
+        raise DataError(
+            f"{name} is for {len(given)} nodes, and graph {graph.name!r} has {graph.num_nodes}."
+        )
+    outside = nodes[(nodes < 0) | (nodes >= graph.num_nodes)]
+    if outside.size:
+        raise DataError(
+            f"{name} names nodes that graph {graph.name!r} of {graph.num_nodes} nodes does not "
+            f"have: {first_few(outside)}."
+        )
+    return nodes if graph.labels is None else nodes[graph.labels[nodes] >= 0]
 
 
 def _check_links(graph: Graph, split: LinkSplit) -> None:

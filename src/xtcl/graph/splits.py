@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xtcl.errors import DataError, UsageError, first_few
+from xtcl.errors import DataError, UsageError, check_whole, is_number
 from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.graph import Graph
 from xtcl.graph.pairs import (
@@ -22,7 +22,13 @@ from xtcl.graph.pairs import (
     pair_keys,
     pairs_among,
 )
-from xtcl.graph.split_check import LINK_SIDES, check_no_leak, check_pairs, repeated_values
+from xtcl.graph.split_check import (
+    LINK_SIDES,
+    check_no_leak,
+    check_node_sides,
+    check_pairs,
+    mask_nodes,
+)
 from xtcl.graph.validation import IntArray, to_array
 
 if TYPE_CHECKING:
@@ -48,6 +54,7 @@ __all__ = [
 class NodeSplit:
     """Which nodes train and which test; kept sorted and read-only. `test` may be empty.
 
+    Refuses a node that is listed twice or is on both sides, and numbers below 0.
     `seed` is that of `node_split`, None where the nodes were not drawn.
     """
 
@@ -58,6 +65,7 @@ class NodeSplit:
     def __post_init__(self) -> None:
         for side in ("train", "test"):
             object.__setattr__(self, side, _node_numbers(getattr(self, side)))
+        check_node_sides(self.train, self.test)
 
     @property
     def kind(self) -> Literal["nodes"]:
@@ -95,6 +103,12 @@ class NodeSplit:
         known = None if graph is None else as_graph(graph, warn_masks=False)
         train = mask_nodes(train_mask, "train_mask", known)
         test = np.arange(0) if test_mask is None else mask_nodes(test_mask, "test_mask", known)
+        masks = [np.asarray(to_array(each, "mask")) for each in (train_mask, test_mask)]
+        if all(mask.dtype == bool for mask in masks) and len(masks[0]) != len(masks[1]):
+            raise DataError(
+                f"train_mask is for {len(masks[0])} nodes, and test_mask for {len(masks[1])}: give "
+                "masks of the same graph."
+            )
         return cls(train, test)
 
     @classmethod
@@ -103,51 +117,18 @@ class NodeSplit:
 
         Nodes of its `val_mask` are on neither side, nor are nodes without a label.
         """
-        graph = as_graph(data, warn_masks=False)
-        split = masks_of(data, graph)
+        _check_is_pyg(data, "node_split(graph)")
+        split = masks_of(data, as_graph(data, warn_masks=False))
         if split is None:
             raise DataError("The data have no train_mask: make a split with node_split(data).")
         return split
 
 
-def mask_nodes(mask: object, name: str = "mask", graph: Graph | None = None) -> IntArray:
-    """The nodes of a boolean mask or an array of node numbers, sorted.
-
-    With `graph` the mask is checked against it, and nodes without a label are left out, where the
-    graph has labels.
-    """
-    given = to_array(mask, name)
-    if given.ndim == 2:
-        raise DataError(
-            f"{name} has the shape {list(given.shape)}, which is several splits side by side: "
-            f"give one of them, such as {name}[:, 0]."
+def _check_is_pyg(data: object, remedy: str) -> None:
+    if not is_of(data, "torch_geometric"):
+        raise UsageError(
+            f"from_pyg takes a PyG Data, not a {type(data).__name__}: make a split with {remedy}."
         )
-    numbers = given.dtype.kind in "iu" or not given.size
-    if given.ndim != 1 or not (numbers or given.dtype == bool):
-        raise DataError(
-            f"{name} must be booleans, one a node, or node numbers, not {given.dtype} of shape "
-            f"{list(given.shape)}."
-        )
-    nodes: IntArray = np.sort(given.astype(np.int64)) if numbers else np.flatnonzero(given)
-    repeated = repeated_values(nodes)
-    if repeated.size:
-        raise DataError(
-            f"{name} lists nodes twice: {first_few(repeated)}. Give each node number once, or a "
-            "mask of booleans, one a node; labels belong to the graph."
-        )
-    if graph is None:
-        return nodes
-    if given.dtype == bool and len(given) != graph.num_nodes:
-        raise DataError(
-            f"{name} is for {len(given)} nodes, and graph {graph.name!r} has {graph.num_nodes}."
-        )
-    outside = nodes[(nodes < 0) | (nodes >= graph.num_nodes)]
-    if outside.size:
-        raise DataError(
-            f"{name} names nodes that graph {graph.name!r} of {graph.num_nodes} nodes does not "
-            f"have: {first_few(outside)}."
-        )
-    return nodes if graph.labels is None else nodes[graph.labels[nodes] >= 0]
 
 
 def masks_of(data: Any, graph: Graph) -> NodeSplit | None:
@@ -209,8 +190,7 @@ def node_split(
 
 
 def _first_per_class(labels: IntArray, per_class: int) -> NDArray[np.bool_]:
-    if per_class < 1:
-        raise UsageError(f"per_class={per_class} must be at least 1.")
+    per_class = check_whole("per_class", per_class, 1)
     training = np.zeros(labels.size, dtype=np.bool_)
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
@@ -352,6 +332,8 @@ class LinkSplit:
         negatives those where it is 0; missing ones are drawn, see `from_pairs`. Links are
         undirected here, so the transform needs `is_undirected=True`.
         """
+        for data in (train_data, test_data):
+            _check_is_pyg(data, "link_split(graph)")
         train, train_negatives = _labelled_pairs(train_data)
         test, test_negatives = _labelled_pairs(test_data)
         # PyG draws ordered pairs, so a non-link may come once in each order, on different sides.
@@ -430,7 +412,7 @@ def link_split(graph: Any, train: float = 0.6, *, seed: int = 0) -> LinkSplit:
 
 def training_count(total: int, train: float, what: str) -> int:
     """How many of `total` things train; refuses a share that leaves either side empty."""
-    if not 0 < train < 1:
+    if not is_number(train) or not 0 < train < 1:
         raise UsageError(f"train={train} is not a share: give a number between 0 and 1, say 0.6.")
     count = round(train * total)
     if not 0 < count < total:

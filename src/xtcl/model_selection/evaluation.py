@@ -13,9 +13,10 @@ import torch
 
 from xtcl.baselines.custom_method import as_method
 from xtcl.baselines.method import Method
-from xtcl.errors import UsageError
+from xtcl.errors import UsageError, known_names
 from xtcl.graph import Graph, LinkSplit, NodeSplit, as_graph, check_no_leak, link_split, node_split
-from xtcl.progress import Progress
+from xtcl.graph.pairs import generator
+from xtcl.progress import Progress, check_progress
 from xtcl.tasks import TASKS, make_task
 from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.training_data import TrainingData, training_data
@@ -71,6 +72,8 @@ def make_split(
     graph: Graph, task: str, seed: int, train: float | None = None
 ) -> NodeSplit | LinkSplit:
     """A split of the kind that a task needs, with the paper's share for training by default."""
+    if task not in PAPER_SHARE:
+        raise UsageError(f"There is no task '{task}'.{known_names(task, PAPER_SHARE)}")
     make = link_split if task == "links" else node_split
     split = make(graph, PAPER_SHARE[task] if train is None else train, seed=seed)
     check_no_leak(graph, split)
@@ -160,6 +163,8 @@ def _evaluate(
     device: str | torch.device | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
+    generator(seed)  # refuses a seed that is none
+    check_progress(progress)
     whole = as_graph(graph)
     made: Iterable[NodeSplit | LinkSplit]
     if isinstance(splits, (int, np.integer)):

@@ -108,7 +108,9 @@ def _wrong_output(z: object, num_nodes: int) -> str | None:
         return f"it returns a {type(z).__name__} and no tensor."
     if z.dim() != 2 or len(z) != num_nodes or not z.shape[1]:
         return f"for {num_nodes} nodes it returns the shape {tuple(z.shape)}."
-    return None if z.is_floating_point() else f"it returns numbers of type {z.dtype}."
+    if not z.is_floating_point():
+        return f"it returns numbers of type {z.dtype}."
+    return None if z.isfinite().all() else "it returns numbers that are not finite."
 
 
 def _first_line(error: BaseException) -> str:

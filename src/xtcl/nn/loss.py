@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from xtcl.config import Similarity
-from xtcl.errors import UsageError
+from xtcl.errors import UsageError, is_number
 from xtcl.nn.functional import normalize
 
 FEW_POSITIVES = 32
@@ -72,13 +72,39 @@ def contrastive_loss(
 
     With l the log-sum-exp over negatives, a term is softplus(l - s): it neither overflows nor loses
     digits. Half precision is computed in single precision, which a sum over many anchors needs.
-    Cost: O(n (B + K) h); shared negatives need one matrix product, own ones a gather.
+    Cost: O(n (B + K) h); shared negatives need one matrix product, own ones a gather. Node numbers
+    and weights are checked on a CPU; on a GPU that would wait for them.
 
     """
+    _check_measure(similarity, temperature)
+    _check_kinds(z, positives, negatives, anchors, weights)
     if positives.dim() == 1:
         positives = positives[:, None]
         weights = weights[:, None] if weights is not None and weights.dim() == 1 else weights
     _check_shapes(z, positives, negatives, anchors, weights)
+    _check_values(len(z), positives, negatives, anchors, weights)
+    return unchecked_loss(
+        z,
+        positives,
+        negatives,
+        anchors=anchors,
+        weights=weights,
+        similarity=similarity,
+        temperature=temperature,
+    )
+
+
+def unchecked_loss(
+    z: Tensor,
+    positives: Tensor,
+    negatives: Tensor,
+    *,
+    anchors: Tensor | None,
+    weights: Tensor | None,
+    similarity: Similarity,
+    temperature: float,
+) -> Tensor:
+    """`contrastive_loss` of arguments that are known to be sound, for the steps of a training."""
     z = z.to(torch.promote_types(z.dtype, torch.float32))
     if similarity == "cosine":
         z = normalize(z)
@@ -110,10 +136,7 @@ class ContrastiveLoss(nn.Module):
 
     def __init__(self, similarity: Similarity = "cosine", temperature: float = 0.5) -> None:
         super().__init__()
-        if similarity not in ("cosine", "inner"):
-            raise UsageError(f"similarity='{similarity}' must be 'cosine' or 'inner'.")
-        if not temperature > 0:
-            raise UsageError(f"temperature={temperature} must be above 0.")
+        _check_measure(similarity, temperature)
         self.similarity: Similarity = similarity
         self.temperature = temperature
 
@@ -140,6 +163,59 @@ class ContrastiveLoss(nn.Module):
     def extra_repr(self) -> str:
         """The settings, for `repr`."""
         return f"similarity='{self.similarity}', temperature={self.temperature}"
+
+
+def _check_measure(similarity: object, temperature: Any) -> None:
+    if similarity not in ("cosine", "inner"):
+        raise UsageError(f"similarity='{similarity}' must be 'cosine' or 'inner'.")
+    if isinstance(temperature, Tensor):  # one that is learned
+        return
+    if not is_number(temperature) or not temperature > 0:
+        raise UsageError(f"temperature={temperature} must be above 0.")
+
+
+def _check_kinds(
+    z: object, positives: object, negatives: object, anchors: object, weights: object
+) -> None:
+    """Refuse what is no tensor, and types that torch would read in another way."""
+    nodes = {"positives": positives, "negatives": negatives, "anchors": anchors}
+    for name, given in {"z": z, **nodes, "weights": weights}.items():
+        if given is None and name in ("anchors", "weights"):
+            continue
+        if not isinstance(given, Tensor):
+            raise UsageError(
+                f"{name} is a {type(given).__name__}; pass a tensor, such as torch.as_tensor(...)."
+            )
+        if name == "z" and not given.is_floating_point():
+            raise UsageError(f"z has the type {given.dtype}; pass floats, such as z.float().")
+        if name in nodes and given.dtype not in (torch.int64, torch.int32):
+            raise UsageError(
+                f"{name} has the type {given.dtype}; pass node numbers of type torch.int64."
+            )
+
+
+def _check_values(
+    num_nodes: int, positives: Tensor, negatives: Tensor, anchors: Tensor | None, weights: Any
+) -> None:
+    """Refuse nodes that are not there, and weights that are no shares, where they are on a CPU."""
+    for name, nodes, least in (
+        ("positives", positives, -1),
+        ("negatives", negatives, 0),
+        ("anchors", anchors, 0),
+    ):
+        if nodes is None or not nodes.is_cpu or not nodes.numel():
+            continue
+        low, high = (int(end) for end in nodes.aminmax())
+        if low < least or high >= num_nodes:
+            empty = ", or -1 for an empty place" if least else ""
+            raise UsageError(
+                f"{name} has {low if low < least else high}; pass node numbers from 0 to "
+                f"{num_nodes - 1}{empty}."
+            )
+    if weights is not None and weights.is_cpu and weights.numel():
+        smallest, largest = weights.detach().aminmax()
+        if not 0 <= smallest <= largest < float("inf"):  # NaN is neither
+            raise UsageError("weights must be finite numbers, none of them below 0.")
 
 
 def _check_shapes(

@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from xtcl.device import memory_there
-from xtcl.errors import DataError, UsageError, first_few
+from xtcl.errors import DataError, UsageError, first_few, is_number
 from xtcl.graph.convert import as_graph
+from xtcl.graph.validation import to_array
 from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.relation import Relation
 from xtcl.relations.row_source import LevelSource
@@ -144,7 +145,7 @@ def view_of(relation: Relation, graph: Any, labelled: ArrayLike | None = None) -
 
 def node_array(nodes: ArrayLike, num_nodes: int, what: str = "nodes") -> np.ndarray:
     """The numbers int64 [b] of `nodes`: numbers, or a mask of all nodes."""
-    found = np.atleast_1d(np.asarray(nodes))
+    found = np.atleast_1d(to_array(nodes, what))
     if found.dtype == bool and found.shape == (num_nodes,):
         return np.flatnonzero(found)
     if found.size == 0 and found.ndim == 1:
@@ -160,7 +161,7 @@ def node_array(nodes: ArrayLike, num_nodes: int, what: str = "nodes") -> np.ndar
 
 def pair_array(pairs: ArrayLike, num_nodes: int) -> np.ndarray:
     """The pairs int64 [2, n] of node numbers."""
-    found = np.asarray(pairs)
+    found = to_array(pairs, "pairs")
     if found.ndim != 2 or len(found) != 2 or (found.size and found.dtype.kind not in "iu"):
         raise UsageError(
             "pairs must be node numbers [2, n], the first row u and the second v, not an array of "
@@ -171,7 +172,7 @@ def pair_array(pairs: ArrayLike, num_nodes: int) -> np.ndarray:
 
 
 def _checked_quantile(quantile: float) -> tuple[float]:
-    if not 0 <= quantile < 1:
+    if not is_number(quantile) or not 0 <= quantile < 1:
         raise UsageError(f"quantile={quantile} must be a number in [0, 1), such as 0.99.")
     return (quantile,)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from xtcl.code_digest import describe_value, user_code_digest
-from xtcl.errors import DataError
+from xtcl.errors import DataError, UsageError
 from xtcl.graph.validation import to_host
 from xtcl.relations.relation import PairFunction, Relation, Rows, check_similarities
 from xtcl.relations.sparse import CSRGraph, SparseRows, dense_rows, row_entries, to_device
@@ -41,6 +42,12 @@ class _CustomRelation(Relation):
     cacheable: bool  # type: ignore[misc]
 
     def __init__(self, name: str, title: str | None, reads: Iterable[str]) -> None:
+        if not isinstance(name, str) or not name.strip():
+            raise UsageError(f"A relation cannot be called {name!r}: give name= a string.")
+        if not isinstance(reads, Iterable):
+            raise UsageError(
+                f"reads={reads!r} of relation '{name}' must be names, such as ['links']."
+            )
         self.name, self.title = name, title or name
         self.reads = frozenset([reads] if isinstance(reads, str) else reads)
 
@@ -220,6 +227,9 @@ class FunctionRelation(_CustomRelation):
         cacheable: bool | None = None,
     ) -> None:
         super().__init__(name, title, (LINKS,) if reads is None else reads)
+        _check_takes(function, 1, f"The function of relation '{name}'", "a TrainingView")
+        if topk is not None:
+            _check_takes(topk, 2, f"topk= of relation '{name}'", "a TrainingView and a TopK")
         self.function, self.topk_function = function, topk
         self.cacheable = reads is not None if cacheable is None else cacheable
         self.__doc__ = function.__doc__
@@ -242,11 +252,29 @@ class FunctionRelation(_CustomRelation):
 
     def prepare(self, view: TrainingView) -> Rows:
         """What the function returns."""
-        return self.function(view)
+        rows = self.function(view)
+        _check_takes(rows, 1, f"What the function of relation '{self.name}' returns", "nodes [b]")
+        return rows
 
     def topk(self, view: TrainingView, top: TopK) -> TopKSearch | None:
         """The search of the function for it, if there is one."""
         return None if self.topk_function is None else self.topk_function(view, top)
+
+
+def _check_takes(function: object, count: int, what: str, arguments: str) -> None:
+    """Refuse what cannot be called with `count` arguments."""
+    if not callable(function):
+        raise UsageError(
+            f"{what} is {function!r}, which cannot be called: give a function of {arguments}."
+        )
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of a function in C
+        return
+    try:
+        signature.bind(*[None] * count)
+    except TypeError as error:
+        raise UsageError(f"{what} must take {arguments} ({error}).") from error
 
 
 def _digest_of(value: object) -> str:

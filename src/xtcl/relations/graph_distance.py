@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.errors import UsageError
+from xtcl.errors import UsageError, is_number
 from xtcl.relations.blocks import thread_map
 from xtcl.relations.diameter import MOST_STEPS, largest_component_diameter
 from xtcl.relations.relation import Relation, Rows
@@ -58,7 +58,7 @@ class GraphDistance(Relation):
     by_threads: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.searches is not None and self.searches < 1:
+        if self.searches is not None and (not is_number(self.searches) or self.searches < 1):
             raise UsageError(f"GraphDistance needs one search at least, not {self.searches}.")
 
     def diameter(self, view: TrainingView) -> int:

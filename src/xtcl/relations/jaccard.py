@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xtcl.errors import UsageError
+from xtcl.errors import UsageError, is_number
 from xtcl.relations.common_neighbours import (
     SharedNeighbours,
     common_neighbour_lists,
@@ -53,7 +53,7 @@ class Jaccard(Relation):
     row_by_row: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.hops < 1:
+        if not is_number(self.hops) or self.hops < 1:
             raise UsageError(f"Jaccard needs hops of at least 1, not {self.hops}.")
 
     def prepare(self, view: TrainingView) -> Rows:

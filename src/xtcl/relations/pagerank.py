@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.errors import UsageError
+from xtcl.errors import UsageError, is_number
 from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.sparse import (
     CSRGraph,
@@ -77,7 +77,7 @@ class PageRank(Relation):
     by_columns: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.alpha < 1:
+        if not is_number(self.alpha) or not 0 < self.alpha < 1:
             raise UsageError(f"PageRank needs 0 < alpha < 1, not {self.alpha}; 0.85 is usual.")
 
     def prepare(self, view: TrainingView) -> Rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 from xtcl.errors import UsageError, known_names
@@ -54,10 +54,15 @@ def relation_names() -> tuple[str, ...]:
 
 def make_relation(name: str, **parameters: Any) -> Relation:
     """The relation called `name`, with the given parameters and the defaults of the others."""
-    if name not in _known:
+    if not isinstance(name, str) or name not in _known:
         raise UsageError(f"There is no relation '{name}'.{known_names(name, _known)}")
     known = _known[name]
     if isinstance(known, type):
+        taken = [each.name for each in fields(known) if each.init]  # type: ignore[arg-type]
+        for parameter in parameters:
+            if parameter not in taken:
+                others = known_names(parameter, taken) if taken else " It has none."
+                raise UsageError(f"Relation '{name}' has no parameter '{parameter}'.{others}")
         return known(**parameters)
     if parameters:
         raise UsageError(
@@ -91,6 +96,10 @@ def register_relation(
         cacheable: False for a function that names what it `reads` and must not be cached.
 
     """
+    if not isinstance(name, str) or not name.strip():
+        raise UsageError(
+            f"A relation cannot be called {name!r}: give a name, a string that is not empty."
+        )
     if name in _PAPER_NAMES:
         raise UsageError(
             f"There is a relation '{name}' already, one of the paper's; choose another name."
@@ -176,6 +185,8 @@ def resolve_relations(
         chosen = [kind.name for kind in PAPER_RELATIONS]
     if isinstance(chosen, (str, Relation)):
         chosen = [chosen]
+    if not isinstance(chosen, Iterable):
+        raise UsageError(f"relations={chosen!r} must be a name, a Relation, or a list of those.")
     forms = PRINTED if printed else {}
     relations = ResolvedRelations(
         _checked(item if isinstance(item, Relation) else _named(item, forms)) for item in chosen

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from xtcl.errors import UsageError
+from xtcl.errors import UsageError, is_number
 from xtcl.relations.blocks import thread_map
 from xtcl.relations.sparse import kernels_run_on
 
@@ -51,6 +51,9 @@ USUAL_RULE = AboveRule()
 
 def check_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:
     """The quantiles as an increasing tuple, or an error that describes what is wrong."""
+    listed = isinstance(quantiles, Iterable) and not isinstance(quantiles, str)
+    if not listed or not all(map(is_number, quantiles)):
+        raise UsageError(f"quantiles={quantiles!r} must be a list of numbers, such as (0.99,).")
     levels = tuple(float(q) for q in quantiles)
     increasing = all(a < b for a, b in itertools.pairwise(levels))
     if not levels or not increasing or not (levels[0] >= 0 and levels[-1] < 1):

@@ -8,31 +8,75 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from xtcl.config import FitConfig, to_builtin
-from xtcl.errors import DataError, UsageError
+from xtcl.errors import DataError, UsageError, known_names
 from xtcl.files import atomic_path
 from xtcl.nn.encoder_check import check_encoder_options
+from xtcl.renamed import SETTINGS
 
 
 def type_errors(value: Any, kind: Any, place: str) -> Iterator[str]:
-    """The places, under `place`, of values that are not of the type `kind`; files can hold any."""
+    """What is wrong with values under `place` that are not of the type `kind`; files hold any."""
+    wrong = f"{place} = {value!r} must be {_in_words(kind)}"
     if is_dataclass(kind):
         if not isinstance(value, kind):  # type: ignore[arg-type]
-            yield place
+            yield wrong
             return
         for name, hint in get_type_hints(kind).items():
             yield from type_errors(getattr(value, name), hint, f"{place}.{name}")
     elif get_origin(kind) is UnionType:
         if all(any(type_errors(value, one, place)) for one in get_args(kind)):
-            yield place
+            yield wrong
     elif get_origin(kind) is tuple and isinstance(value, tuple):
         for number, item in enumerate(value):
             yield from type_errors(item, get_args(kind)[0], f"{place}[{number}]")
     elif not _is(value, kind):
-        yield place
+        yield wrong
+
+
+KIND_IN_WORDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a finite number",
+    bool: "true or false",
+    str: "a text",
+    NoneType: "left out",
+    tuple: "a list",
+}
+
+
+def _in_words(kind: Any) -> str:
+    """What a file has to hold for a value of the type."""
+    if get_origin(kind) is Literal:
+        return " or ".join(f"'{name}'" for name in get_args(kind))
+    if get_origin(kind) is UnionType:
+        return " or ".join(map(_in_words, get_args(kind)))
+    return KIND_IN_WORDS.get(get_origin(kind) or kind, "a table")
+
+
+def setting_errors(stored: object, kind: Any, place: str) -> Iterator[str]:
+    """What is wrong with the tables under `place` that a dataclass `kind` is to be made of.
+
+    Unknown settings, and what is no table or list where one is needed.
+    """
+    if not isinstance(stored, Mapping):
+        yield f"{place} = {stored!r} must be a table"
+        return
+    hints = get_type_hints(kind)
+    for name, value in stored.items():
+        hint, inside = hints.get(str(SETTINGS.get(name, name))), f"{place}.{name}"
+        if hint is None:
+            yield f"{place} has no setting '{name}'.{known_names(name, hints)}"
+        elif is_dataclass(hint):
+            yield from setting_errors(value, hint, inside)
+        elif get_origin(hint) is tuple:
+            if not isinstance(value, list):
+                yield f"{inside} = {value!r} must be a list"
+            elif is_dataclass(item := get_args(hint)[0]):
+                for number, each in enumerate(value):
+                    yield from setting_errors(each, item, f"{inside}[{number}]")
 
 
 def _is(value: Any, kind: Any) -> bool:
@@ -77,12 +121,16 @@ def read_recipe(path: Path, task: str, encoder: str) -> StoredConfig:
         raise UsageError(f"There is no file '{path}'; name one that `xtcl tune` or a run wrote.")
     try:
         stored = tomllib.loads(path.read_text(encoding="utf-8"))
+        for table, holds in (("recipe", "settings"), ("fit", "task and encoder")):
+            if table not in stored and not (table == "fit" and "tune" in stored):
+                raise LookupError(f"it has no table [{table}], which holds the {holds}")
         source = stored["tune"] if "tune" in stored else stored["fit"]
         made_for = source["task"], source["encoder"]
         tuned_seed = int(source["seed"]) if "tune" in stored else None
         tables = stored["recipe"]
     except (ValueError, LookupError, TypeError, RecursionError) as broken:
-        raise _refused(path, f"{type(broken).__name__}: {broken}") from broken
+        said = f"it lacks {broken}" if isinstance(broken, KeyError) else str(broken)
+        raise _refused(path, said) from broken
     if made_for != (task, encoder):
         raise UsageError(
             f"The recipe in '{path}' is for task '{made_for[0]}' with encoder '{made_for[1]}', not "
@@ -94,10 +142,11 @@ def read_recipe(path: Path, task: str, encoder: str) -> StoredConfig:
 def _usable(path: Path, tables: Any, encoder: str) -> FitConfig:
     """The recipe that the tables describe, every setting looked at."""
     try:
+        for wrong in setting_errors(tables, FitConfig, "recipe"):
+            raise UsageError(wrong)
         recipe = FitConfig.from_dict(tables)
-        wrong = next(type_errors(recipe, FitConfig, "recipe"), None)
-        if wrong is not None:
-            raise UsageError(f"{wrong} is of the wrong kind.")
+        for wrong in type_errors(recipe, FitConfig, "recipe"):
+            raise UsageError(wrong)
         recipe.validated()
         for ensemble in recipe.ensembles:
             for each in ensemble.encoders:
@@ -110,7 +159,7 @@ def _usable(path: Path, tables: Any, encoder: str) -> FitConfig:
 def _refused(path: Path, reason: str) -> DataError:
     return DataError(
         f"'{path}' holds no recipe that can be used ({' '.join(reason.split())}); give a file that "
-        "`xtcl tune` wrote, or the config.toml of a run."
+        "`xtcl recipe` or `xtcl tune` wrote, or the config.toml of a run."
     )
 
 

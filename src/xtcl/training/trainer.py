@@ -17,7 +17,7 @@ from xtcl.distributed import world
 from xtcl.errors import DataError
 from xtcl.nn.functional import clear_tensor_caches
 from xtcl.nn.gcn import GCNEncoder
-from xtcl.nn.loss import Loss, contrastive_loss
+from xtcl.nn.loss import Loss, unchecked_loss
 from xtcl.nn.propagation import EdgeIndex
 from xtcl.sampling.positive_lists import PositiveLists, draw_positives
 from xtcl.training.batch import Batch, LinkDropout, all_reduced_backward, local_batch
@@ -109,7 +109,7 @@ def train(
             )
             batch, weights, share = local_batch(Batch(anchors, positives, negatives), weights)
             z, rows = batches.embed(encoder, batch, generator)
-            value = (loss or contrastive_loss)(
+            value = (loss or unchecked_loss)(
                 z,
                 rows.positives,
                 rows.negatives,
