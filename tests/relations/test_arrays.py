@@ -121,6 +121,17 @@ def test_label_relations_read_all_labels_or_those_that_are_named() -> None:
     np.testing.assert_array_equal(labels_read(np.isin(np.arange(30), [1, 5, 9])), some)
 
 
+def test_a_mask_of_pyg_says_which_labels_may_be_read() -> None:
+    data = GRAPH.to_pyg()
+    data.train_mask = torch.arange(GRAPH.num_nodes) % 3 == 0
+    relation = LabelDistribution()
+    expected = relation.matrix(GRAPH, labelled=data.train_mask)
+    np.testing.assert_array_equal(relation.matrix(data), expected)
+    assert (np.asarray(relation.matrix(data)) != np.asarray(relation.matrix(GRAPH))).any()
+    every = np.ones(GRAPH.num_nodes, bool)  # what is asked for comes first
+    np.testing.assert_array_equal(relation.matrix(data, labelled=every), relation.matrix(GRAPH))
+
+
 def test_a_relation_that_does_not_say_so_gets_no_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     prepare = Link.prepare

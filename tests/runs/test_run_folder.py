@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import tomllib
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.prepare import prepare
+from xtcl.relations.registry import forget_relation, register_relation
+from xtcl.relations.view import TrainingView
 from xtcl.runs.config_file import to_toml
 from xtcl.runs.run_folder import config_text
 
@@ -363,3 +366,22 @@ def without_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: without_none(v) for k, v in value.items() if v is not None}
     return [without_none(v) for v in value] if isinstance(value, list) else value
+
+
+def test_a_relation_that_is_not_registered_is_named(tmp_path: Path) -> None:
+    def near(view: TrainingView) -> Callable[[torch.Tensor], torch.Tensor]:
+        return lambda nodes: (nodes[:, None] - torch.arange(view.num_nodes)).abs().lt(9).float()
+
+    register_relation("near", near)
+    try:
+        graph = small_graph()
+        model = small_model(epochs=1, relations=["near", "pagerank"])
+        model.fit(graph, small_split(graph, "nodes")).save(tmp_path / "run")
+        found = XTCL.load(tmp_path / "run").relation_weights_
+        assert {weight.relation for weight in found} == {"near", "pagerank"}
+    finally:
+        forget_relation("near")
+    with pytest.raises(
+        UsageError, match=r"relation 'near', which .* call register_relation\('near'"
+    ):
+        XTCL.load(tmp_path / "run")

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from xtcl.device import memory_there
 from xtcl.errors import DataError, UsageError, first_few, is_number
-from xtcl.graph.convert import as_graph
+from xtcl.graph.convert import as_graph, is_of
+from xtcl.graph.splits import masks_of
 from xtcl.graph.validation import to_array
 from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.relation import Relation
@@ -117,7 +118,8 @@ def view_of(relation: Relation, graph: Any, labelled: ArrayLike | None = None) -
     """What `relation` reads of `graph`; an error where the graph does not have it.
 
     A `TrainingView` is taken as it is. Of any other graph, labels are read if the relation reads
-    labels: all, or those of the nodes (or mask) `labelled`.
+    labels: those of the nodes (or mask) `labelled`, or all; of a PyG `Data` with a `train_mask`
+    those in the mask.
     """
     if isinstance(graph, TrainingView):
         if labelled is not None:
@@ -127,10 +129,12 @@ def view_of(relation: Relation, graph: Any, labelled: ArrayLike | None = None) -
             )
         view, name = graph, "the view"
     else:
-        graph = as_graph(graph)
+        given, graph = graph, as_graph(graph, warn_masks=False)
         chosen: ArrayLike = ()
         if relation.reads_labels:
-            chosen = np.ones(graph.num_nodes, bool) if labelled is None else labelled
+            in_mask = masks_of(given, graph) if is_of(given, "torch_geometric") else None
+            own = np.ones(graph.num_nodes, bool) if in_mask is None else in_mask.train
+            chosen = own if labelled is None else labelled
         places = node_array(chosen, graph.num_nodes, "labelled")
         view, name = TrainingView.of(graph, places), f"the graph '{graph.name}'"
     missing = sorted(relation.reads - view.available)

@@ -34,7 +34,8 @@ from xtcl.errors import DataError, UsageError
 from xtcl.files import atomic_path
 from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.inference.tables import names_of, write_embeddings
-from xtcl.relations.registry import make_relation
+from xtcl.relations.registry import make_relation, relation_names
+from xtcl.relations.relation import Relation
 from xtcl.report.weights import draw_weights
 from xtcl.runs.config_file import recipe_tables, to_toml
 from xtcl.runs.model_files import (
@@ -105,7 +106,7 @@ def read_run(
     place = Path(folder) / "model"
     with refusing_damage(place):
         described = read_description(place)
-        relations = [make_relation(r["name"], **r["parameters"]) for r in described["relations"]]
+        relations = [_stored_relation(stored, place) for stored in described["relations"]]
         model = kind(**described["parameters"])
         model.set_params(relations=relations)
         if model.recipe is not None:
@@ -121,6 +122,17 @@ def read_run(
         task=task if task is not None else model.task,
     )
     return model
+
+
+def _stored_relation(stored: dict[str, Any], place: Path) -> Relation:
+    """The relation of a saved model; one of the user's own must be registered before."""
+    name = stored["name"]
+    if name not in relation_names():
+        raise UsageError(
+            f"The model in '{place}' uses the relation '{name}', which is not registered here: "
+            f"call register_relation('{name}', ...) before you load the model."
+        )
+    return make_relation(name, **stored["parameters"])
 
 
 def config_text(model: XTCL) -> str:
