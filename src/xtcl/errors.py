@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -60,6 +61,20 @@ def check_is_fitted(
 
         kind = type(estimator).__name__
         raise NotFittedError(f"This {kind} is not fitted yet; call {call} first.")
+
+
+def check_whole(name: str, value: object, least: int) -> int:
+    """`value` as an int; refuses what is not a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise UsageError(f"{name}={value!r} must be a whole number of at least {least}.")
+    return int(value)
+
+
+def check_number(name: str, value: object, low: float, high: float) -> float:
+    """`value` as a float; refuses what is not a number from `low` to `high`."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
+        raise UsageError(f"{name}={value!r} must be a number from {low} to {high}.")
+    return float(value)
 
 
 def first_few(items: Iterable[object], limit: int = 5) -> str:

@@ -13,9 +13,11 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 from torch_geometric.transforms import BaseTransform
 
-from xtcl.errors import DataError, UsageError, check_is_fitted
+from xtcl.errors import DataError, UsageError, check_is_fitted, first_few
 from xtcl.estimator import XTCL
 from xtcl.graph.convert import as_graph
+from xtcl.graph.labels import encode_labels
+from xtcl.graph.validation import to_array
 from xtcl.inference.tables import embedding_columns
 
 if TYPE_CHECKING:
@@ -61,7 +63,8 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turns node indices into embeddings that were trained on the labels given to `fit`.
 
     A sample is a node: X are node indices, [n] or [n, 1], and y their labels. No other label of
-    the graph is read, so that cross-validation over nodes does not leak.
+    the graph is read, so that cross-validation over nodes does not leak. None, NaN, "" or -1 is an
+    unknown label, as in `Graph.from_arrays`.
 
     Args:
         graph: a Graph or what `as_graph` makes one of, with all nodes. Copies of the embedder, as
@@ -103,10 +106,19 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         model: XTCL = clone(self.model or XTCL())
         graph = replace(graph, labels=None, classes=())
         if y is not None and model.task != "links":
-            classes, codes = np.unique(_labels(y, len(nodes)), return_inverse=True)
+            found, classes = encode_labels(_labels(y, len(nodes)), len(nodes))
+            codes = np.asarray(found)
+            if not classes:
+                raise DataError("y has no known label: give a class for some of the nodes in X.")
             labels = np.full(graph.num_nodes, -1, dtype=np.int64)
             labels[nodes] = codes
-            graph = replace(graph, labels=labels, classes=tuple(classes.tolist()))
+            conflicts = np.unique(nodes[labels[nodes] != codes])
+            if conflicts.size:
+                raise DataError(
+                    f"X lists nodes twice, with two labels: {first_few(conflicts)}. Give each node "
+                    "once, with one label."
+                )
+            graph = replace(graph, labels=labels, classes=classes)
         self.model_ = model.fit(graph)
         return self
 
@@ -139,7 +151,7 @@ def _node_indices(nodes: ArrayLike, count: int) -> np.ndarray:
 
 
 def _labels(y: ArrayLike, count: int) -> np.ndarray:
-    labels = np.asarray(y)
+    labels = to_array(y, "y")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.shape != (count,):
