@@ -110,7 +110,8 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
                 `TrainingView` shows the relations what it holds, on its device.
             labels: a class for each node, [V]; None, NaN, "" or -1 where it is unknown, as
                 `Graph.from_arrays` reads them. By default those of the graph; of a PyG `Data` with
-                a `train_mask`, those in the mask. Nodes of one class are alike. The weights are
+                a `train_mask`, those in the mask. A mask of booleans or a `NodeSplit` says which
+                labels of the graph count. Nodes of one class are alike. The weights are
                 cross-fitted (`crossfit`), with the folds of an `XTCL` that trains on these labels.
             progress: called with 1 after each fold.
             pairs: in place of labels, node numbers [2, n] of the only pairs that count. Of (u, v),
