@@ -371,8 +371,10 @@ def strategy_of(model: XTCL) -> PositiveStrategy | None:
     given = model.positives
     if isinstance(given, str):
         return make_strategy(given)
-    if given is None or isinstance(given, (Integral, PositiveStrategy)):
-        return given if isinstance(given, PositiveStrategy) else None
+    if isinstance(given, PositiveStrategy):
+        return given
+    if given is None or (isinstance(given, Integral) and not isinstance(given, bool)):
+        return None
     raise UsageError(
         f"positives={given!r} must be a number, a name such as 'uniform', or a PositiveStrategy."
     )
