@@ -48,7 +48,7 @@ def test_the_fit_is_that_of_xtcl_with_the_same_labels(crossfit: int, train: np.n
     model.set_params(recipe=recipe).fit(GRAPH, NodeSplit(train, np.arange(0)))
     labels = np.full(80, -1)
     labels[train] = LABELS[train]
-    sampler = XGSampler(settings=recipe.sampler, crossfit=crossfit, seed=3)
+    sampler = XGSampler(settings=recipe.sampler, crossfit=crossfit, random_state=3)
     assert outcome(sampler.fit(GRAPH, labels)) == outcome(model.sampler_)
 
 

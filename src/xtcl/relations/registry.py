@@ -176,6 +176,8 @@ def resolve_relations(
         chosen = [kind.name for kind in PAPER_RELATIONS]
     if isinstance(chosen, (str, Relation)):
         chosen = [chosen]
+    if not isinstance(chosen, Iterable):
+        raise UsageError(f"relations={chosen!r} must be names and Relation objects, or 'paper'.")
     forms = PRINTED if printed else {}
     relations = ResolvedRelations(
         _checked(item if isinstance(item, Relation) else _named(item, forms)) for item in chosen

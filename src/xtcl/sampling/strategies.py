@@ -143,7 +143,7 @@ class UniformPositives(PositiveStrategy):
             settings.quantiles[-1:],
             cap=settings.cap,
             index_past=settings.index_past,
-            store=sampler.store,
+            store=sampler.opened_store,
         )
         rng = np.random.default_rng(source.seed)
         every_node, found = all_nodes(rows.num_nodes), []

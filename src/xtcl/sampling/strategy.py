@@ -120,7 +120,7 @@ class PositiveStrategy(BaseEstimator, ABC):  # type: ignore[misc]
         number, seed = check_whole("number", number, 1), check_whole("seed", seed, 0)
         if sampler is None:
             view = view_with_labels(graph, labels)
-            fitted = XGSampler(seed=seed).fit(view) if self.learns else None
+            fitted = XGSampler(random_state=seed).fit(view) if self.learns else None
             sampler = fitted or unlearned_sampler(view)
         elif not isinstance(sampler, XGSampler):
             raise UsageError(f"sampler={sampler!r} must be a fitted XGSampler, or left out.")

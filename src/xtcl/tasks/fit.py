@@ -198,7 +198,7 @@ def fit_sampler(training: Graph, task: Task, config: FitConfig, options: FitOpti
         options.relations,
         config.sampler,
         block_rows=options.block_rows,
-        seed=options.seed,
+        random_state=options.seed,
         store=options.store,
     )
     saved = options.checkpoints.load("counts")
