@@ -103,6 +103,17 @@ def test_a_node_may_be_drawn_twice() -> None:
     np.testing.assert_array_equal(twice, embedder().fit([0, 1, 2], LABELS[:3]).transform(NODES))
 
 
+@pytest.mark.parametrize("model", ["gcn", LogisticRegression()])
+def test_a_model_that_is_no_xtcl_is_refused(model: Any) -> None:
+    with pytest.raises(UsageError, match=r"model=.* must be an XTCL, such as XTCL\('nodes'\)"):
+        NodeEmbedder(GRAPH, model).fit(NODES, LABELS)
+
+
+def test_the_transform_refuses_what_is_no_data() -> None:
+    with pytest.raises(UsageError, match=r"takes a PyG Data, not a Graph: give it graph.to_pyg"):
+        AddXTCLEmbedding(**SMALL)(GRAPH)
+
+
 def test_the_estimator_ends_a_pipeline() -> None:
     split = small_split(GRAPH, "nodes")
     pipeline = Pipeline([("as it is", "passthrough"), ("xtcl", small_model(epochs=3))])

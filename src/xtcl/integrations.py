@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
+from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from xtcl.errors import DataError, UsageError, check_is_fitted, first_few
@@ -19,9 +20,6 @@ from xtcl.graph.convert import as_graph
 from xtcl.graph.labels import encode_labels
 from xtcl.graph.validation import to_array
 from xtcl.inference.tables import embedding_columns
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
 
 __path__: list[str] = []  # lets `xtcl.renamed` find xtcl.integrations.add_embedding, its old place
 
@@ -49,6 +47,11 @@ class AddXTCLEmbedding(BaseTransform):  # type: ignore[misc]
 
     def forward(self, data: Data) -> Data:
         """`data` with the embedding, float32 [V, 256 or fewer], or [V, width] with `full`."""
+        if not isinstance(data, Data):
+            raise UsageError(
+                f"AddXTCLEmbedding takes a PyG Data, not a {type(data).__name__}: give it "
+                "graph.to_pyg(), or take XTCL().fit(graph).compact_embedding_."
+            )
         model = XTCL(**self.parameters).fit(data)
         embedding = model.embedding_ if self.full else model.compact_embedding_
         rows = torch.from_numpy(embedding).to(data.edge_index.device)
@@ -94,11 +97,15 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Tags:
         """Labels are needed unless the model is for links."""
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = self.model is None or self.model.task != "links"
+        tags.target_tags.required = getattr(self.model, "task", None) != "links"
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> NodeEmbedder:
         """Fit the model on the graph with the labels `y` of the nodes `X`, and with no others."""
+        if not isinstance(self.model, XTCL | None):
+            raise UsageError(
+                f"model={self.model!r} must be an XTCL, such as XTCL('nodes'), or None."
+            )
         graph = as_graph(self.graph, warn_masks=False)
         nodes = _node_indices(X, graph.num_nodes)
         validate_data(self, X, skip_check_array=True, ensure_2d=False)
