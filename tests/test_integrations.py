@@ -70,6 +70,50 @@ def test_what_is_no_node_is_refused(nodes: Any) -> None:
         embedder().fit(nodes, [0])
 
 
+@pytest.mark.parametrize("unknown", [None, np.nan, "", -1])
+def test_an_unknown_label_is_no_class(unknown: Any) -> None:
+    assert GRAPH.labels is not None
+    kind = object if unknown is None or unknown == "" else float
+    given = (LABELS if unknown == "" else GRAPH.labels).astype(kind)
+    given[1::2] = unknown
+    found = embedder().fit(NODES, given)
+    assert len(found.model_.classes_) == 3
+    np.testing.assert_array_equal(
+        found.transform(NODES), embedder().fit(NODES[::2], given[::2]).transform(NODES)
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "labels", "said"),
+    [
+        (NODES, [None] * 80, "y has no known label"),
+        (NODES, np.arange(80) / 7, "classes, not measurements"),
+        ([0, 1, 1], [0, 1, 0], "nodes twice, with two labels: 1"),
+        ([0, 1, 1], [0, 1, None], "nodes twice, with two labels: 1"),
+        ([0, 1], [0], "for 2 nodes in X"),
+    ],
+)
+def test_labels_that_are_none_are_refused(nodes: Any, labels: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        embedder().fit(nodes, labels)
+
+
+def test_a_node_may_be_drawn_twice() -> None:
+    twice = embedder().fit([0, 1, 2, 2], LABELS[[0, 1, 2, 2]]).transform(NODES)
+    np.testing.assert_array_equal(twice, embedder().fit([0, 1, 2], LABELS[:3]).transform(NODES))
+
+
+@pytest.mark.parametrize("model", ["gcn", LogisticRegression()])
+def test_a_model_that_is_no_xtcl_is_refused(model: Any) -> None:
+    with pytest.raises(UsageError, match=r"model=.* must be an XTCL, such as XTCL\('nodes'\)"):
+        NodeEmbedder(GRAPH, model).fit(NODES, LABELS)
+
+
+def test_the_transform_refuses_what_is_no_data() -> None:
+    with pytest.raises(UsageError, match=r"takes a PyG Data, not a Graph: give it graph.to_pyg"):
+        AddXTCLEmbedding(**SMALL)(GRAPH)
+
+
 def test_the_estimator_ends_a_pipeline() -> None:
     split = small_split(GRAPH, "nodes")
     pipeline = Pipeline([("as it is", "passthrough"), ("xtcl", small_model(epochs=3))])

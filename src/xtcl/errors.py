@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
 if TYPE_CHECKING:
     from xtcl.not_fitted import NotFittedError as NotFittedError
@@ -63,9 +63,14 @@ def check_is_fitted(
         raise NotFittedError(f"This {kind} is not fitted yet; call {call} first.")
 
 
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether `value` is an integer, of Python or NumPy, and no bool."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def check_whole(name: str, value: object, least: int) -> int:
-    """The value as an int; refuses all but whole numbers, Python's or NumPy's, from `least` on."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+    """`value` as an int; refuses what is not a whole number of at least `least`."""
+    if not is_whole(value) or value < least:
         raise UsageError(f"{name}={value!r} must be a whole number of at least {least}.")
     return int(value)
 
@@ -76,7 +81,7 @@ def is_number(value: object) -> bool:
 
 
 def check_number(name: str, value: object, low: float, high: float) -> float:
-    """The value as a float; refuses all but numbers from `low` to `high`, so NaN, too."""
+    """`value` as a float; refuses what is not a number from `low` to `high`."""
     if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
         raise UsageError(f"{name}={value!r} must be a number from {low} to {high}.")
     return float(value)

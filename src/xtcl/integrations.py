@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,15 +11,15 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
+from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from xtcl.errors import DataError, UsageError, check_is_fitted
+from xtcl.errors import DataError, UsageError, check_is_fitted, first_few
 from xtcl.estimator import XTCL
 from xtcl.graph.convert import as_graph
+from xtcl.graph.labels import encode_labels
+from xtcl.graph.validation import to_array
 from xtcl.inference.tables import embedding_columns
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
 
 __path__: list[str] = []  # lets `xtcl.renamed` find xtcl.integrations.add_embedding, its old place
 
@@ -47,6 +47,11 @@ class AddXTCLEmbedding(BaseTransform):  # type: ignore[misc]
 
     def forward(self, data: Data) -> Data:
         """`data` with the embedding, float32 [V, 256 or fewer], or [V, width] with `full`."""
+        if not isinstance(data, Data):
+            raise UsageError(
+                f"AddXTCLEmbedding takes a PyG Data, not a {type(data).__name__}: give it "
+                "graph.to_pyg(), or take XTCL().fit(graph).compact_embedding_."
+            )
         model = XTCL(**self.parameters).fit(data)
         embedding = model.embedding_ if self.full else model.compact_embedding_
         rows = torch.from_numpy(embedding).to(data.edge_index.device)
@@ -61,7 +66,8 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turns node indices into embeddings that were trained on the labels given to `fit`.
 
     A sample is a node: X are node indices, [n] or [n, 1], and y their labels. No other label of
-    the graph is read, so that cross-validation over nodes does not leak.
+    the graph is read, so that cross-validation over nodes does not leak. None, NaN, "" or -1 is an
+    unknown label, as in `Graph.from_arrays`.
 
     Args:
         graph: a Graph or what `as_graph` makes one of, with all nodes. Copies of the embedder, as
@@ -91,11 +97,15 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Tags:
         """Labels are needed unless the model is for links."""
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = self.model is None or self.model.task != "links"
+        tags.target_tags.required = getattr(self.model, "task", None) != "links"
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> NodeEmbedder:
         """Fit the model on the graph with the labels `y` of the nodes `X`, and with no others."""
+        if not isinstance(self.model, XTCL | None):
+            raise UsageError(
+                f"model={self.model!r} must be an XTCL, such as XTCL('nodes'), or None."
+            )
         graph = as_graph(self.graph, warn_masks=False)
         nodes = _node_indices(X, graph.num_nodes)
         validate_data(self, X, skip_check_array=True, ensure_2d=False)
@@ -103,10 +113,19 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         model: XTCL = clone(self.model or XTCL())
         graph = replace(graph, labels=None, classes=())
         if y is not None and model.task != "links":
-            classes, codes = np.unique(_labels(y, len(nodes)), return_inverse=True)
+            found, classes = encode_labels(_labels(y, len(nodes)), len(nodes))
+            codes = np.asarray(found)
+            if not classes:
+                raise DataError("y has no known label: give a class for some of the nodes in X.")
             labels = np.full(graph.num_nodes, -1, dtype=np.int64)
             labels[nodes] = codes
-            graph = replace(graph, labels=labels, classes=tuple(classes.tolist()))
+            conflicts = np.unique(nodes[labels[nodes] != codes])
+            if conflicts.size:
+                raise DataError(
+                    f"X lists nodes twice, with two labels: {first_few(conflicts)}. Give each node "
+                    "once, with one label."
+                )
+            graph = replace(graph, labels=labels, classes=classes)
         self.model_ = model.fit(graph)
         return self
 
@@ -139,7 +158,7 @@ def _node_indices(nodes: ArrayLike, count: int) -> np.ndarray:
 
 
 def _labels(y: ArrayLike, count: int) -> np.ndarray:
-    labels = np.asarray(y)
+    labels = to_array(y, "y")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.shape != (count,):

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from numbers import Integral
-from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -22,7 +20,6 @@ import xtcl
 from xtcl.code_digest import code_digest, describe_class, describe_value
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, to_builtin
 from xtcl.device import parse_memory, pick_device
-from xtcl.distributed import world
 from xtcl.errors import UsageError, check_whole, is_number
 from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.graph import Graph
@@ -33,9 +30,11 @@ from xtcl.planning.memory_plan import MemoryPlan, plan_fit
 from xtcl.planning.sizes import Sizes
 from xtcl.progress import Progress, check_progress
 from xtcl.relations import FunctionRelation, Relation, RelationStore, resolve_relations
+from xtcl.relations.store.relation_store import as_store
 from xtcl.relations.thresholds import check_quantiles
 from xtcl.sampling.positives import CODE_OF_POSITIVES
 from xtcl.sampling.strategies import PositiveStrategy, make_strategy
+from xtcl.seeds import check_seed, drawn_seed
 from xtcl.tasks import TASKS, Task, make_task
 from xtcl.tasks.fit import FitOptions
 from xtcl.tasks.training_data import TrainingData, check_disjoint, training_data
@@ -95,11 +94,6 @@ class FitSettings:
         `seed` takes the place of one drawn from `random_state`.
         """
         task = make_task(model.task)
-        store = model.store
-        if store is not None and not isinstance(store, RelationStore):
-            if not isinstance(store, (str, PathLike)):
-                raise UsageError(f"store={store!r} must be a folder or a RelationStore.")
-            store = RelationStore(Path(store))
         config = resolve_config(model, task)
         return cls(
             task=task,
@@ -110,7 +104,7 @@ class FitSettings:
             use_labels=model.use_labels,
             device=pick_device(model.device),
             memory=None if model.memory is None else parse_memory(model.memory),
-            store=store,
+            store=as_store(model.store),
             seed=drawn_seed(model.random_state) if seed is None else seed,
         )
 
@@ -298,32 +292,6 @@ def _training_data(
     return data
 
 
-def check_seed(random_state: object) -> None:
-    """Refuse what cannot seed a fit."""
-    if random_state is None or isinstance(random_state, np.random.RandomState):
-        return
-    if not isinstance(random_state, (int, np.integer)) or not 0 <= random_state < 2**32:
-        raise UsageError(
-            f"random_state={random_state} must be a whole number from 0 to 2**32 - 1, a "
-            "numpy.random.RandomState, or None for another seed in each fit."
-        )
-
-
-def drawn_seed(random_state: int | np.random.RandomState | None) -> int:
-    """The seed itself, or one drawn: from a RandomState, or from the system for None.
-
-    Processes that share a fit take the seed of the first.
-    """
-    check_seed(random_state)
-    if isinstance(random_state, (int, np.integer)):
-        return int(random_state)
-    if random_state is None:
-        drawn = int(np.random.SeedSequence().generate_state(1)[0])
-    else:
-        drawn = int(random_state.randint(2**32, dtype=np.uint32))
-    return int(world().broadcast_float(drawn))
-
-
 def resolve_config(model: XTCL, task: Task) -> FitConfig:
     """The task's recipe with the parameters of `model` put in; refuses what cannot be used."""
     check_encoder_options(model.encoder, {})  # an unknown name is refused before any work
@@ -390,8 +358,10 @@ def strategy_of(model: XTCL) -> PositiveStrategy | None:
     given = model.positives
     if isinstance(given, str):
         return make_strategy(given)
-    if given is None or isinstance(given, (Integral, PositiveStrategy)):
-        return given if isinstance(given, PositiveStrategy) else None
+    if isinstance(given, PositiveStrategy):
+        return given
+    if given is None or (isinstance(given, Integral) and not isinstance(given, bool)):
+        return None
     raise UsageError(
         f"positives={given!r} must be a number, a name such as 'uniform', or a PositiveStrategy."
     )

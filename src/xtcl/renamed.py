@@ -6,14 +6,17 @@ until the next release, with a warning.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, ParamSpec
+
+_P = ParamSpec("_P")
 
 SETTINGS = {
     # Fields, also in config.toml, tuned.toml and the model.json of schema 3.
@@ -151,6 +154,22 @@ def warn_renamed(old: str, new: str, stacklevel: int = 3) -> None:
     """Warn the caller of the caller that `old` is the old name of `new`."""
     message = f"{old} is called {new} now; the old name goes with the next release."
     warnings.warn(message, DeprecationWarning, stacklevel=stacklevel)
+
+
+def renamed_keywords(**names: str) -> Callable[[Callable[_P, None]], Callable[_P, None]]:
+    """A decorator of `__init__` that takes keywords under their old names, with a warning."""
+
+    def decorate(init: Callable[_P, None]) -> Callable[_P, None]:
+        @functools.wraps(init)
+        def with_old_keywords(*args: _P.args, **kwargs: _P.kwargs) -> None:
+            for old in names.keys() & kwargs.keys():
+                warn_renamed(f"{type(args[0]).__name__}: '{old}'", f"'{names[old]}'")
+                kwargs[names[old]] = kwargs.pop(old)
+            init(*args, **kwargs)
+
+        return with_old_keywords
+
+    return decorate
 
 
 def _found(dotted: str) -> Any:

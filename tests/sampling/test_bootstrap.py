@@ -44,7 +44,7 @@ def test_intervals_are_those_of_refits(sampler: XGSampler, monkeypatch: pytest.M
     found = weight_intervals(sampler)
     assert sampler.groups_ is not None
     codes, counts = sampler.groups_.by_group()
-    rng = np.random.default_rng([sampler.seed, 1])
+    rng = np.random.default_rng([sampler.random_state_, 1])
     again = XGSampler(sampler.relations, sampler.settings)
     drawn: dict[str, list[tuple[float, float]]] = {name: [] for name in found}
     for times in rng.multinomial(NODE_GROUPS, [1 / NODE_GROUPS] * NODE_GROUPS, 12):

@@ -17,7 +17,7 @@ from strategies import make_graph, make_view
 from xtcl.config import SamplerConfig
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
-from xtcl.graph.splits import NodeSplit
+from xtcl.graph.splits import NodeSplit, link_split
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.thresholds import thresholds
 from xtcl.relations.view import TrainingView
@@ -48,7 +48,7 @@ def test_the_fit_is_that_of_xtcl_with_the_same_labels(crossfit: int, train: np.n
     model.set_params(recipe=recipe).fit(GRAPH, NodeSplit(train, np.arange(0)))
     labels = np.full(80, -1)
     labels[train] = LABELS[train]
-    sampler = XGSampler(settings=recipe.sampler, crossfit=crossfit, seed=3)
+    sampler = XGSampler(settings=recipe.sampler, crossfit=crossfit, random_state=3)
     assert outcome(sampler.fit(GRAPH, labels)) == outcome(model.sampler_)
 
 
@@ -73,6 +73,14 @@ def given_graphs() -> dict[str, Callable[[], tuple[Any, Any]]]:
         "PyG with a mask": lambda: (masked, None),
         "PyG with a mask and labels": lambda: (masked, MASKED),
         "NetworkX": lambda: (known.to_networkx(), None),
+        "mask": lambda: (GRAPH, np.arange(80) % 2 == 0),
+        "list of booleans": lambda: (GRAPH, (np.arange(80) % 2 == 0).tolist()),
+        "PyG and a mask": lambda: (data, torch.arange(80) % 2 == 0),
+        "split": lambda: (GRAPH, NodeSplit(TRAIN, np.arange(1, 80, 2))),
+        "view and a split": lambda: (
+            TrainingView.of(GRAPH, np.arange(80)),
+            NodeSplit(TRAIN, np.arange(0)),
+        ),
         "view": lambda: (TrainingView.of(GRAPH, TRAIN), None),
         "view and labels": lambda: (TrainingView.of(GRAPH), values),
     }
@@ -156,6 +164,11 @@ def test_pairs_read_labels_only_where_the_graph_has_them() -> None:
     assert again.relation_weights_ == with_labels.relation_weights_
 
 
+def test_booleans_are_classes_of_a_graph_without_labels() -> None:
+    two = LABELS == 1
+    assert outcome(XGSampler().fit(BARE, two)) == outcome(XGSampler().fit(BARE, two.astype(int)))
+
+
 BARE = dataclasses.replace(GRAPH, labels=None, classes=())
 PAIRS = [[0, 1, 2], [3, 4, 5]]
 
@@ -166,6 +179,10 @@ PAIRS = [[0, 1, 2], [3, 4, 5]]
         (lambda: XGSampler().fit(BARE), r"the graph has none: give fit\(graph, labels\)"),
         (lambda: XGSampler().fit(GRAPH, [None] * 80), "the graph has none"),
         (lambda: XGSampler().fit(GRAPH, LABELS[:9]), "9 labels for 80 nodes"),
+        (lambda: XGSampler().fit(GRAPH, LABELS[:9] > 0), r"a mask \[80\]"),
+        (lambda: XGSampler().fit(GRAPH, link_split(GRAPH)), "a split has none"),
+        (lambda: XGSampler().fit(BARE, NodeSplit(TRAIN, np.arange(0))), "a split has none"),
+        (lambda: XGSampler().fit(GRAPH, NodeSplit(np.array([80]), np.arange(0))), "from 0 to 79"),
         (lambda: XGSampler(crossfit=1).fit(GRAPH), "crossfit=1 must be 0"),
         (lambda: XGSampler().fit(GRAPH, pairs=PAIRS), "pairs= and alike= go together"),
         (lambda: XGSampler().fit(GRAPH, alike=[1]), "pairs= and alike= go together"),

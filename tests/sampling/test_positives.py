@@ -207,7 +207,7 @@ def test_within_hops_only_pairs_at_most_so_many_links_apart_are_chosen(
     u, place = np.nonzero(found.filled)
     assert near[u, found.nodes[u, place]].all()
     assert (found.filled.sum(axis=1) <= np.minimum(near.sum(axis=1), 9)).all()
-    with pytest.raises(UsageError, match="hops=0 must be at least 1"):
+    with pytest.raises(UsageError, match="hops=0 must be a whole number of at least 1"):
         sampler.positives(9, hops=0)
 
 
@@ -335,7 +335,7 @@ def fitted(
     view = make_view(50, 2)
     folds = label_folds(view, None, 3, np.random.default_rng(0))
     settings = SamplerConfig((0.7,), sweeps=sweeps, cap=cap, index_past=index_past, **switches)
-    return XGSampler("paper", settings, seed=seed, store=store).fit_folds(view, folds)
+    return XGSampler("paper", settings, random_state=seed, store=store).fit_folds(view, folds)
 
 
 @pytest.mark.parametrize("cap", [None, 4])
@@ -380,7 +380,8 @@ def test_code_of_relations_and_of_the_sampler_is_in_their_name(
 ) -> None:
     monkeypatch.setattr(key, "code_digest", lambda *packages: " and ".join(packages))
     described = describe_positives(fitted(), 6, None)
-    assert described["code"] == "xtcl.relations and xtcl.sampling"
+    packages = "xtcl.relations", "xtcl.distributed", "xtcl.config", "xtcl.sampling"
+    assert described["code"] == " and ".join(packages)
 
 
 def test_code_of_a_users_relation_is_in_their_name(tmp_path: Path) -> None:

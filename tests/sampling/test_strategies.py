@@ -385,13 +385,20 @@ def test_names_of_mixtures_are_read(name: str, kind: tuple[float, ...] | None) -
         (MixedPositives(["learned"]), "needs two strategies at least"),
         (MixedPositives(["learned", "uniform"], [1]), "one number above 0 for each of the 2"),
         (MixedPositives(["learned", "uniform"], [1, -1]), "one number above 0"),
-        (UniformPositives(hops=0), "hops=0 must be at least 1"),
+        (UniformPositives(hops=0), "hops=0 must be"),
+        (UniformPositives(hops="a"), "hops='a' must be a whole number of at least 1"),  # type: ignore[arg-type]
+        (LearnedPositives(min_probability="a"), "min_probability='a' must be a number"),  # type: ignore[arg-type]
+        (MixedPositives(["learned", 3]), "3 cannot be a part of a mixture"),  # type: ignore[list-item]
+        (MixedPositives("learned"), "needs two strategies at least, in a list"),
+        (MixedPositives(["learned", "uniform"], ["a", "b"]), "one number above 0"),  # type: ignore[list-item]
+        (True, "positives=True must be a number, a name"),
         (AllLabelPositives(), "needs the true labels of all nodes"),
+        (AllLabelPositives(["a"] * 80), "contradict those of the training data"),
     ],
     ids=str,
 )
 def test_what_is_no_strategy_is_named(positives: Any, sentence: str) -> None:
-    with pytest.raises(UsageError, match=sentence):
+    with pytest.raises((UsageError, DataError), match=sentence):
         small_model(positives=positives).fit(small_graph())
 
 
@@ -407,14 +414,86 @@ class Wrong(PositiveStrategy):
         return PositiveTable(np.asarray(self.nodes))
 
 
+class Unnamed(PositiveStrategy):
+    """Has no name, and returns what it was given."""
+
+    def __init__(self, returned: Any = None) -> None:
+        self.returned = returned
+
+    def table(self, source: PositiveSource, number: int) -> PositiveTable:
+        return self.returned  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize(
-    "nodes",
-    [np.zeros(80, int), np.zeros((79, 2), int), np.zeros((80, 2)), np.full((80, 2), 80)],
-    ids=["one dimension", "too few", "floats", "out of range"],
+    ("strategy", "sentence"),
+    [
+        (Wrong(np.zeros(80, int)), r"'wrong' returned an array of shape \[80\]"),
+        (Wrong(np.zeros((79, 2), int)), r"'wrong' returned an array of shape \[79, 2\]"),
+        (Wrong(np.full((80, 2), 1.7)), "'wrong' returned an array of .* float64"),
+        (Wrong(np.full((80, 2), 999)), "'wrong' returned an array"),
+        (Unnamed(), r"'Unnamed' returned a NoneType: return PositiveTable\(nodes\)"),
+        (Unnamed(np.zeros((80, 2), int)), "'Unnamed' returned a ndarray"),
+        (Unnamed(PositiveTable([[1], [2, 3]])), "'Unnamed' cannot be read as an array"),  # type: ignore[arg-type]
+    ],
 )
-def test_a_table_that_cannot_be_used_is_refused(nodes: np.ndarray) -> None:
-    with pytest.raises(UsageError, match="The strategy 'wrong' returned an array of shape"):
-        small_model(positives=Wrong(nodes)).fit(small_graph())
+def test_a_table_that_cannot_be_used_is_refused(strategy: PositiveStrategy, sentence: str) -> None:
+    with pytest.raises((UsageError, DataError), match=sentence):
+        small_model(positives=strategy).fit(small_graph())
+    for alone in (strategy, MixedPositives([strategy, "uniform"])):
+        with pytest.raises((UsageError, DataError), match=sentence):
+            alone.fit(small_graph())
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    strategy = Unnamed(PositiveTable(np.zeros((80, 2), int)))
+    assert strategy.fit(small_graph()).name == "Unnamed"
+    strategy.name = 3  # type: ignore[misc, assignment]
+    with pytest.raises(UsageError, match="The name of the strategy Unnamed is 3"):
+        strategy.fit(small_graph())
+
+
+UNFITTED: dict[str, Any] = {"sampler": XGSampler()}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "given", "sentence"),
+    [
+        (UniformPositives(), {"number": "a"}, "number='a' must be a whole number of at least 1"),
+        (UniformPositives(), {"number": -1}, "number=-1 must be"),
+        (UniformPositives(), {"seed": None}, "seed=None must be"),
+        (UniformPositives(), {"sampler": "x"}, "sampler='x' must be a fitted XGSampler"),
+        (UniformPositives(), UNFITTED, "XGSampler is not fitted yet"),
+        (UniformPositives(hops=0), {}, "hops=0 must be a whole number"),
+        (LearnedPositives(min_probability=3), {}, "min_probability=3 must be a number from 0 to 1"),
+    ],
+)
+def test_what_cannot_be_fitted_is_a_sentence(
+    strategy: PositiveStrategy, given: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises((UsageError, NotFittedError), match=sentence):
+        strategy.fit(small_graph(), **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"size": 0}, "size=0 must be a whole number of at least 1"),
+        ({"size": -1}, "size=-1 must be"),
+        ({"size": "a"}, "size='a' must be"),
+        ({"per_anchor": -1}, "per_anchor=-1 must be"),
+        ({"seed": None}, "seed=None must be"),
+    ],
+)
+def test_what_is_no_batch_is_a_sentence(given: dict[str, Any], sentence: str) -> None:
+    strategy = SameLabelPositives().fit(TINY.graph, number=3)
+    with pytest.raises(UsageError, match=sentence):
+        strategy.batches(**given)
+
+
+@pytest.mark.parametrize("form", [torch.tensor, list, np.asarray])
+def test_the_truth_of_the_ceiling_may_be_a_tensor_or_a_list(form: Any) -> None:
+    known = table_of(AllLabelPositives(TRUTH), 5)
+    np.testing.assert_array_equal(table_of(AllLabelPositives(form(TRUTH)), 5), known)
 
 
 def test_a_table_without_positives_is_refused() -> None:

@@ -67,13 +67,13 @@ def test_explanations_agree_with_margins_and_positives() -> None:
 
 
 def test_parameters_follow_scikit_learn() -> None:
-    sampler = XGSampler("paper", GENERAL, block_rows=3, seed=5)
+    sampler = XGSampler("paper", GENERAL, block_rows=3, random_state=5)
     assert sampler.get_params() == {
         "relations": "paper",
         "settings": GENERAL,
         "crossfit": 5,
         "block_rows": 3,
-        "seed": 5,
+        "random_state": 5,
         "store": None,
     }
     with pytest.raises(SklearnNotFitted):
@@ -155,7 +155,7 @@ def test_global_random_states_are_left_alone() -> None:
 def test_the_seed_of_the_sampler_breaks_ties() -> None:
     view = make_view(60, 0)
     one, same, other = (
-        fitted(view, SamplerConfig.paper(), seed=seed).positives(5) for seed in (0, 0, 1)
+        fitted(view, SamplerConfig.paper(), random_state=seed).positives(5) for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(one.nodes, same.nodes)
     assert (one.nodes != other.nodes).any()
@@ -314,7 +314,7 @@ def test_bad_settings_are_refused_in_a_sentence(settings: SamplerConfig, said: s
 def test_other_bad_wishes_are_refused_in_a_sentence() -> None:
     view = make_view(20, 0)
     wishes: list[tuple[Callable[[], object], str]] = [
-        (lambda: fitted(view).positives(0), "at least 1, not 0"),
+        (lambda: fitted(view).positives(0), "number=0 must be"),
         (lambda: fitted(view, block_rows=-3), "block_rows=-3"),
         (lambda: fitted(view, block_rows=0), "block_rows=0"),
         (lambda: fitted(view, relations=["linc"]), "Did you mean 'link'"),

@@ -177,7 +177,7 @@ def load_model(
         model.relations,
         recipe.sampler,
         block_rows=described.get("block_rows"),
-        seed=model.random_state_,
+        random_state=model.random_state_,
     )
     sampler_from_counts(sampler, view, tables)
     fitted = FittedEmbedding(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xtcl.sampling.explanation import PairExplanation
 from xtcl.sampling.positives import Positives
 from xtcl.sampling.strategies import (
     AllLabelPositives,
@@ -15,7 +16,7 @@ from xtcl.sampling.strategies import (
     UniformPositives,
 )
 from xtcl.sampling.weights import RelationWeight
-from xtcl.sampling.xgsampler import PairExplanation, XGSampler
+from xtcl.sampling.xgsampler import XGSampler
 
 __all__ = [
     "AllLabelPositives",

@@ -53,7 +53,7 @@ def weight_intervals(
     names = [relation.name for relation in sampler.relations_]
     drawn: dict[str, list[Range]] = {name: [] for name in names}
     with (progress or Progress()).stage("resampling weights", RESAMPLES) as advance:
-        for again in resampled_counts(groups, RESAMPLES, sampler.seed):
+        for again in resampled_counts(groups, RESAMPLES, sampler.random_state_):
             for weight in fit_weights(names, sampler.settings_, again).weights:
                 drawn[weight.relation].append((weight.w1, weight.precision))
             advance(1)

@@ -11,7 +11,9 @@ from xtcl.errors import DataError
 from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.graph import Graph
 from xtcl.graph.labels import encode_labels
-from xtcl.graph.splits import masks_of
+from xtcl.graph.splits import LinkSplit, NodeSplit, masks_of
+from xtcl.graph.validation import to_host
+from xtcl.relations.arrays import node_array
 from xtcl.relations.view import TrainingView
 
 
@@ -19,14 +21,23 @@ def view_with_labels(graph: Any, labels: Any = None) -> TrainingView:
     """The view of `graph` with `labels` [V], or with its own.
 
     A `TrainingView` shows what may be read already. Of a PyG `Data` with a `train_mask`, only the
-    labels in the mask are its own.
+    labels in the mask are its own. A `NodeSplit` in place of labels stands for the graph's labels
+    of its training side. So does a mask of booleans; of a graph without labels they are classes.
     """
     if isinstance(graph, TrainingView):
+        chosen = _chosen(labels, graph.num_nodes, bool((graph.labels >= 0).any()))
+        if chosen is not None:
+            known = np.full(graph.num_nodes, -1, dtype=np.int64)
+            known[chosen] = graph.labels[chosen]
+            return replace(graph, labels=known)
         if labels is None:
             return graph
         codes, classes = encode_labels(labels, graph.num_nodes)
         return replace(graph, labels=np.asarray(codes), num_classes=len(classes))
     given, graph = graph, as_graph(graph, warn_masks=False)
+    chosen = _chosen(labels, graph.num_nodes, graph.has_labels)
+    if chosen is not None:
+        return TrainingView.of(graph, chosen)
     if labels is not None:
         graph = _relabelled(graph, labels)
     if graph.labels is None:
@@ -36,6 +47,23 @@ def view_with_labels(graph: Any, labels: Any = None) -> TrainingView:
         split = masks_of(given, graph)
         known = known if split is None else split.train
     return TrainingView.of(graph, known)
+
+
+def _chosen(labels: Any, num_nodes: int, has_labels: bool) -> np.ndarray | None:
+    """The nodes that a split or a mask chooses; None where `labels` are labels."""
+    if labels is None:
+        return None
+    if isinstance(labels, NodeSplit | LinkSplit):
+        if isinstance(labels, LinkSplit) or not has_labels:
+            raise DataError(
+                "The sampler learns from labels, and a split has none: give fit(graph, split) a "
+                "NodeSplit and a graph with labels, or fit(graph, labels) a class for each node."
+            )
+        return node_array(labels.train, num_nodes, "The training nodes of the split")
+    given = to_host(labels, "Labels")
+    if not has_labels or given.dtype != bool or given.ndim != 1:
+        return None
+    return node_array(given, num_nodes, "labels")
 
 
 def check_has_labels(view: TrainingView) -> TrainingView:

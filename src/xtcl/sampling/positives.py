@@ -164,9 +164,10 @@ class StoredPositives:
         Those of a relation whose rows are not stored are not.
         """
         storable = all(is_storable(relation) for relation in sampler.relations_)
-        if sampler.store is None or number > MAX_STORED or not storable:
+        store = sampler.opened_store
+        if store is None or number > MAX_STORED or not storable:
             return None
-        return cls(sampler.store, describe_positives(sampler, number, exclude, hops), number)
+        return cls(store, describe_positives(sampler, number, exclude, hops), number)
 
     def read(self) -> tuple[Positives, dict[str, float]] | None:
         """The positives, and the share of the best that an index found for them, by relation.
@@ -235,7 +236,7 @@ def describe_positives(
         "relation": "positives",
         "parameters": {
             "number": number,
-            "seed": sampler.seed,
+            "seed": sampler.random_state_,
             "learned": hashlib.sha256(canonical(learned).encode()).hexdigest()[:16],
         }
         | _capped(settings)

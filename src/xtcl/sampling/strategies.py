@@ -22,139 +22,48 @@ Citation: Lin and Neville, "Improving Node Representation by Boosting Task-Aware
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 import torch
-from sklearn.base import BaseEstimator
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from xtcl.config import FitConfig
-from xtcl.errors import DataError, UsageError, check_is_fitted, known_names
+from xtcl.errors import DataError, UsageError, known_names
+from xtcl.graph.validation import to_array
 from xtcl.relations.rows import NO_NODE, all_nodes, make_rows
-from xtcl.relations.sparse import SparseRows, within_hops
-from xtcl.relations.view import LABELS, TrainingView
-from xtcl.sampling.inputs import view_with_labels
-from xtcl.sampling.pair_filter import PairFilter
-from xtcl.sampling.partial import TensorFiles
-from xtcl.sampling.patterns import PatternCounts
+from xtcl.relations.sparse import SparseRows
+from xtcl.relations.view import LABELS
 from xtcl.sampling.positive_lists import PositiveLists
 from xtcl.sampling.positives import Positives
-from xtcl.sampling.xgsampler import XGSampler
+from xtcl.sampling.strategy import (
+    PositiveSource,
+    PositiveStrategy,
+    PositiveTable,
+    checked_table,
+    unlearned_sampler,
+)
 
-
-@dataclass(frozen=True)
-class PositiveSource:
-    """What a strategy may read: the fitted sampler, whose `view_` are the training data."""
-
-    sampler: XGSampler
-    seed: int = 0
-    min_probability: float = 0.0
-    """The least f_u(v) of a learned positive; the best of every node needs none."""
-    hops: int | None = None
-    """Positives are at most so many links away (Section 3.3); None: anywhere."""
-    exclude: sp.csr_array | None = None
-    """Pairs that are no positives, a sparse 0/1 matrix [V, V]."""
-    progress: Callable[[int], None] = lambda done: None
-    """Called with the number of nodes that are done."""
-    checkpoints: TensorFiles | None = None
-    """Where work is kept that an interrupt would lose."""
-
-    @property
-    def num_nodes(self) -> int:
-        """V."""
-        return self.sampler.view_.num_nodes
-
-    @property
-    def labels(self) -> np.ndarray:
-        """Label codes of the training nodes, -1 for all others; refuses data without any."""
-        labels = self.sampler.view_.labels
-        if not (labels >= 0).any():
-            raise DataError(
-                "The training data has no labels, and these positives are drawn by label: give "
-                "labels, or take positives='uniform'."
-            )
-        return labels
-
-    def limited(self, **limits: Any) -> PositiveSource:
-        """The same with the limits that are not None."""
-        return replace(self, **{name: each for name, each in limits.items() if each is not None})
-
-    def filter(self) -> PairFilter:
-        """Which pairs may be positives, by `exclude` and `hops`."""
-        view = self.sampler.view_
-        within = None if self.hops is None else within_hops(view.adjacency, self.hops)
-        return PairFilter.from_matrices(self.exclude, within, view.device)
-
-
-class PositiveTable(NamedTuple):
-    """Positives of every node, and how far they are trusted."""
-
-    nodes: np.ndarray
-    """int64 [V, B], -1 in empty places; a node without any is no anchor."""
-    trust: float = 1.0
-    """The weight of what is trained with them, beside the attributes."""
-
-
-class PositiveStrategy(BaseEstimator, ABC):  # type: ignore[misc]
-    """How positives are chosen. A subclass has `name` and `table`, and parameters as it likes."""
-
-    name: ClassVar[str]
-    learns: ClassVar[bool] = False
-    """Whether the sampler's weights decide. Outside a fit the sampler is fitted only if True."""
-
-    @abstractmethod
-    def table(self, source: PositiveSource, number: int) -> PositiveTable:
-        """At most `number` positives of every node."""
-
-    def configure(self, config: FitConfig) -> FitConfig:
-        """The configuration of a fit with this strategy, and with the limits that it has."""
-        limits = {name: getattr(self, name, None) for name in ("min_probability", "hops")}
-        given = {name: limit for name, limit in limits.items() if limit is not None}
-        return replace(config, strategy=self.name, **given)
-
-    def fit(
-        self,
-        graph: Any = None,
-        labels: Any = None,
-        *,
-        sampler: XGSampler | None = None,
-        number: int = 20,
-        seed: int = 0,
-    ) -> Self:
-        """Find `number` positives of every node: `positives_`, int64 [V, number].
-
-        `graph` and `labels` are as for `XGSampler.fit`: without `labels` those of the graph count.
-        A fitted `sampler` takes their place; without one, a new one is fitted where the strategy
-        `learns`. `seed` decides what is drawn.
-        """
-        view = view_with_labels(graph, labels) if sampler is None else sampler.view_
-        if sampler is None:
-            fitted = XGSampler(seed=seed).fit(view) if self.learns else None
-            sampler = fitted or unlearned_sampler(view)
-        self.sampler_ = sampler
-        self.positives_ = self.table(PositiveSource(sampler, seed), number).nodes
-        return self
-
-    def batches(
-        self, size: int = 1024, *, per_anchor: int = 4, seed: int = 0
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """One epoch of anchors u [n] and positives v [n, per_anchor], in random order.
-
-        Every node that has a positive is an anchor once, in batches of `size`. Positives are drawn
-        with replacement. `contrastive_loss(z, v, negatives, anchors=u)` takes them as they are.
-        """
-        check_is_fitted(self, "positives_", "fit(graph)")
-        lists = PositiveLists.from_table(self.positives_, per_anchor)
-        generator = torch.Generator().manual_seed(seed)
-        anchors = torch.from_numpy(np.flatnonzero((self.positives_ != NO_NODE).any(axis=1)))
-        order = torch.randperm(len(anchors), generator=generator)
-        for u in torch.split(anchors[order], size):
-            yield u, lists.draw(u, generator)
+__all__ = [
+    "STRATEGIES",
+    "AllLabelPositives",
+    "LearnedPositives",
+    "MixedPositives",
+    "NaivePositives",
+    "PositiveSource",
+    "PositiveStrategy",
+    "PositiveTable",
+    "SameLabelPositives",
+    "UniformPositives",
+    "checked_table",
+    "likely_positives",
+    "make_strategy",
+    "unlearned_sampler",
+]
 
 
 class LearnedPositives(PositiveStrategy):
@@ -234,7 +143,7 @@ class UniformPositives(PositiveStrategy):
             settings.quantiles[-1:],
             cap=settings.cap,
             index_past=settings.index_past,
-            store=sampler.store,
+            store=sampler.opened_store,
         )
         rng = np.random.default_rng(source.seed)
         every_node, found = all_nodes(rows.num_nodes), []
@@ -283,7 +192,7 @@ class AllLabelPositives(PositiveStrategy):
 
     name: ClassVar[str] = "all-labels"
 
-    def __init__(self, truth: np.ndarray | None = None) -> None:
+    def __init__(self, truth: ArrayLike | Tensor | None = None) -> None:
         self.truth = truth
 
     def table(self, source: PositiveSource, number: int) -> PositiveTable:
@@ -293,14 +202,14 @@ class AllLabelPositives(PositiveStrategy):
                 "The ceiling needs the true labels of all nodes, which no fit is shown: give "
                 "AllLabelPositives(truth=graph.labels). It sees the test labels."
             )
-        known = source.labels >= 0
-        fits = self.truth.shape == source.labels.shape
-        if not fits or (self.truth[known] != source.labels[known]).any():
+        truth, known = to_array(self.truth, "The true labels"), source.labels >= 0
+        fits = truth.shape == source.labels.shape and truth.dtype.kind in "biuf"
+        if not fits or (truth[known] != source.labels[known]).any():
             raise DataError(
                 "The true labels of the ceiling contradict those of the training data: give the "
                 "label codes of the graph that was split."
             )
-        return _same_label(source, self.truth, number)
+        return _same_label(source, truth, number)
 
 
 class NaivePositives(PositiveStrategy):
@@ -355,18 +264,29 @@ class MixedPositives(PositiveStrategy):
         return any(part.learns for part in self._strategies())
 
     def _strategies(self) -> list[PositiveStrategy]:
-        if len(self.parts) < 2:
-            raise UsageError("A mixture of positives needs two strategies at least.")
-        return [make_strategy(part) if isinstance(part, str) else part for part in self.parts]
+        parts = self.parts
+        if isinstance(parts, str) or not isinstance(parts, Sequence) or len(parts) < 2:
+            raise UsageError("A mixture of positives needs two strategies at least, in a list.")
+        for part in parts:
+            if not isinstance(part, (str, PositiveStrategy)):
+                raise UsageError(
+                    f"{part!r} cannot be a part of a mixture of positives: give names, such as "
+                    "'uniform', and PositiveStrategy objects."
+                )
+        return [make_strategy(part) if isinstance(part, str) else part for part in parts]
 
     def _checked_shares(self) -> np.ndarray:
-        shares = np.ones(len(self.parts)) if self.shares is None else np.array(self.shares)
-        if shares.shape != (len(self.parts),) or not (shares > 0).all():
+        if self.shares is None:
+            return np.ones(len(self.parts))
+        shares: Sequence[object] = self.shares if np.ndim(self.shares) == 1 else ()
+        numbers = [float(each) for each in shares if isinstance(each, Real)]
+        numbers = [each for each in numbers if 0 < each < np.inf]
+        if not len(numbers) == len(shares) == len(self.parts):
             raise UsageError(
                 f"shares={self.shares} must be one number above 0 for each of the "
                 f"{len(self.parts)} strategies."
             )
-        return shares
+        return np.array(numbers)
 
     def configure(self, config: FitConfig) -> FitConfig:
         """The configuration of a fit, with what the parts set."""
@@ -378,7 +298,7 @@ class MixedPositives(PositiveStrategy):
         """The tables of the parts, mixed place by place."""
         shares = self._checked_shares()
         shares = shares / shares.sum()
-        tables = [part.table(source, number) for part in self._strategies()]
+        tables = [checked_table(part, source, number) for part in self._strategies()]
         rng = np.random.default_rng([source.seed, 2])
         shape = len(tables[0].nodes), len(tables), number
         drawn = [PositiveLists.from_table(part.nodes, None) for part in tables]
@@ -427,11 +347,6 @@ def make_strategy(name: str) -> PositiveStrategy:
     if name not in STRATEGIES:
         raise UsageError(f"There is no strategy '{name}'.{known_names(name, STRATEGIES)}")
     return STRATEGIES[name]()
-
-
-def unlearned_sampler(view: TrainingView) -> XGSampler:
-    """A sampler that has seen no pair: it prefers no relation to another."""
-    return XGSampler().restore(view, PatternCounts(np.zeros(0, np.int64), np.zeros((0, 2), int)))
 
 
 def _same_label(source: PositiveSource, labels: np.ndarray, number: int) -> PositiveTable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -14,18 +14,19 @@ from sklearn.base import BaseEstimator
 
 from xtcl.config import SamplerConfig
 from xtcl.distributed import local_work, world
-from xtcl.errors import DataError, UsageError, check_is_fitted
+from xtcl.errors import DataError, UsageError, check_is_fitted, check_whole, is_whole
 from xtcl.relations.arrays import node_array, pair_array
 from xtcl.relations.registry import ResolvedRelations, make_relation, resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.row_source import Levels
 from xtcl.relations.rows import RelationRows, make_rows, pair_similarities, usable_relations
 from xtcl.relations.sparse import within_hops
-from xtcl.relations.store.relation_store import RelationStore
+from xtcl.relations.store.relation_store import RelationStore, as_store
 from xtcl.relations.view import TrainingView
-from xtcl.renamed import warn_renamed
+from xtcl.renamed import renamed_keywords, warn_renamed
 from xtcl.sampling.bootstrap import WeightInterval, weight_intervals
 from xtcl.sampling.counting import GroupCounts, assign_groups, count_groups
+from xtcl.sampling.explanation import PairExplanation, PairSignal
 from xtcl.sampling.folds import Fold, label_folds, pair_folds
 from xtcl.sampling.inputs import check_has_labels, view_with_labels
 from xtcl.sampling.partial import TensorFiles, load_counts, of_one_process, save_counts
@@ -34,6 +35,7 @@ from xtcl.sampling.positives import Positives, StoredPositives, find_positives
 from xtcl.sampling.probabilities import probabilities_of_nodes, probabilities_of_pairs
 from xtcl.sampling.stumps import Stumps, sigmoid
 from xtcl.sampling.weights import RelationWeight, fit_weights
+from xtcl.seeds import drawn_seed
 
 
 class XGSampler(BaseEstimator):  # type: ignore[misc]
@@ -57,11 +59,14 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         crossfit: the number of folds in which `fit` hides labels from the relations; 0 for none, as
             in the paper.
         block_rows: how many rows are worked on at a time; it changes nothing of the result.
-        seed: of the folds and of ties among positives. An `XTCL` of the same `random_state` has
-            the same ones.
-        store: keeps the rows of relations for other fits.
+        random_state: seeds the folds and the ties among positives, as in `XTCL`: one of the same
+            `random_state` has the same ones. None takes another seed in each fit.
+        store: a folder or a RelationStore, which keeps the rows of relations for other fits.
 
     """
+
+    random_state_: int
+    """The seed of the fit."""
 
     settings_: SamplerConfig
     relation_weights_: tuple[RelationWeight, ...]
@@ -75,6 +80,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
     index_recall_: dict[str, float]
     """By relation, the share of the best that an index found; empty where none was used."""
 
+    @renamed_keywords(seed="random_state")
     def __init__(
         self,
         relations: str | Iterable[str | Relation] = "paper",
@@ -82,15 +88,26 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         *,
         crossfit: int = 5,
         block_rows: int | None = None,
-        seed: int = 0,
-        store: RelationStore | None = None,
+        random_state: int | np.random.RandomState | None = 0,
+        store: str | PathLike[str] | RelationStore | None = None,
     ) -> None:
         self.relations = relations
         self.settings = settings
         self.crossfit = crossfit
         self.block_rows = block_rows
-        self.seed = seed
+        self.random_state = random_state
         self.store = store
+
+    @property
+    def seed(self) -> int | np.random.RandomState | None:
+        """The old name of `random_state`."""
+        warn_renamed("XGSampler.seed", "random_state")
+        return self.random_state
+
+    @property
+    def opened_store(self) -> RelationStore | None:
+        """The relation store, also where `store` names its folder."""
+        return as_store(self.store)
 
     # Fit: count the patterns of each fold, and fit the stumps to the counts.
 
@@ -110,7 +127,8 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
                 `TrainingView` shows the relations what it holds, on its device.
             labels: a class for each node, [V]; None, NaN, "" or -1 where it is unknown, as
                 `Graph.from_arrays` reads them. By default those of the graph; of a PyG `Data` with
-                a `train_mask`, those in the mask. Nodes of one class are alike. The weights are
+                a `train_mask`, those in the mask. A mask of booleans or a `NodeSplit` says which
+                labels of the graph count. Nodes of one class are alike. The weights are
                 cross-fitted (`crossfit`), with the folds of an `XTCL` that trains on these labels.
             progress: called with 1 after each fold.
             pairs: in place of labels, node numbers [2, n] of the only pairs that count. Of (u, v),
@@ -129,11 +147,13 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
             return self.fit_folds(graph, labels, progress)
         if (pairs is None) != (alike is None):
             raise UsageError("pairs= and alike= go together: give both of them, or neither.")
+        self._check_parameters()
         view = view_with_labels(graph, labels)
         if pairs is None or alike is None:
             check_has_labels(view)
-            rng = np.random.default_rng([self.seed, 0])
-            return self.fit_folds(view, label_folds(view, None, self.crossfit, rng), progress)
+            self.random_state_ = seed = drawn_seed(self.random_state)
+            folds = label_folds(view, None, self.crossfit, np.random.default_rng([seed, 0]))
+            return self._fit_folds(view, folds, progress)
         if self.settings is not None and self.settings.self_pairs:
             raise UsageError(
                 "self_pairs=True counts every node with itself, and with pairs= only the given "
@@ -155,6 +175,16 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         A fold that `checkpoints` have from an interrupted fit of the same folds is not counted
         again.
         """
+        self.random_state_ = drawn_seed(self.random_state)
+        return self._fit_folds(view, folds, progress, checkpoints)
+
+    def _fit_folds(
+        self,
+        view: TrainingView,
+        folds: Sequence[Fold],
+        progress: Callable[[int], None],
+        checkpoints: TensorFiles | None = None,
+    ) -> XGSampler:
         if not folds:
             raise UsageError("The sampler needs at least one fold of pairs to fit, and got none.")
         self._select_relations(view)
@@ -170,14 +200,26 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
 
         `by_group` are those of its groups, where they were kept. Only intervals need them.
         """
+        self.random_state_ = drawn_seed(self.random_state)
         self._select_relations(view)
         groups = None if by_group is None else GroupCounts(by_group, self._num_patterns)
         return self._fit_stumps(view, counts, groups)
 
+    def _check_parameters(self) -> None:
+        """Refuse parameters that cannot be used."""
+        check_whole("crossfit", self.crossfit, 0)
+        if self.block_rows is not None:
+            check_whole("block_rows", self.block_rows, 1)
+        if not isinstance(self.settings, SamplerConfig | None):
+            raise UsageError(
+                f"settings={self.settings!r} must be a SamplerConfig, such as "
+                "SamplerConfig.paper(), or None."
+            )
+        _ = self.opened_store  # refuses what is no store
+
     def _select_relations(self, view: TrainingView) -> None:
+        self._check_parameters()
         self.settings_ = settings = (self.settings or SamplerConfig()).validated()
-        if self.block_rows is not None and self.block_rows < 1:
-            raise UsageError(f"block_rows={self.block_rows} must be at least 1, or None.")
         relations = self.relations
         if not isinstance(relations, ResolvedRelations):  # those of a fit are
             relations = resolve_relations(relations, printed=settings.printed_relations)
@@ -200,7 +242,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
             settings.quantiles,
             cap=settings.cap,
             index_past=settings.index_past,
-            store=self.store,
+            store=self.opened_store,
             cached=cached,
             rule=settings.above_rule,
         )
@@ -220,7 +262,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         """Counts of patterns by groups of nodes, of all folds and all ranks."""
         # All folds end to end: a rank has few of them, and prepares the relations of these only.
         shares = world().shares([len(fold.queries) for fold in folds])
-        group = assign_groups(folds, self.seed)
+        group = assign_groups(folds, self.random_state_)
         cached = self._cached_levels(view, folds)
         self_pairs = self.settings_.self_pairs
         tables = []
@@ -305,11 +347,12 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         most so many links away are candidates (Section 3.3 of the paper). Positives that
         `checkpoints` have from the same call, interrupted, are not searched for again.
         """
-        if number < 1:
-            raise UsageError(f"The number of positives must be at least 1, not {number}.")
-        if hops is not None and hops < 1:
-            raise UsageError(f"hops={hops} must be at least 1, or None for no limit.")
+        number = check_whole("number", number, 1)
+        if hops is not None:
+            hops = check_whole("hops", hops, 1)
         rows = self._fitted_rows()
+        if exclude is not None:
+            exclude = _pair_matrix("exclude", exclude, rows.num_nodes)
         stored = StoredPositives.of(self, number, exclude, hops)
         if stored is not None and (read := stored.read()) is not None:
             found, self.index_recall_ = read
@@ -319,7 +362,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
             rows,
             self.stumps_,
             number,
-            seed=self.seed,
+            seed=self.random_state_,
             height=self._height(rows),
             tie_break=self._tie_break(),
             exclude=exclude,
@@ -382,9 +425,9 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         """Which relations raise or lower the score of v as a positive of u, and by how much."""
         rows = self._fitted_rows()
         for node in (u, v):
-            if not 0 <= node < rows.num_nodes:
+            if not is_whole(node) or not 0 <= node < rows.num_nodes:
                 raise UsageError(
-                    f"Node {node} does not exist; nodes are 0 to {rows.num_nodes - 1}."
+                    f"Node {node!r} does not exist; nodes are 0 to {rows.num_nodes - 1}."
                 )
         signals = []
         for relation, weights in zip(self.relations_, self.stumps_.weights, strict=True):
@@ -414,32 +457,21 @@ def _are_folds(given: object) -> bool:
     return isinstance(given, Sequence) and all(isinstance(each, Fold) for each in given)
 
 
+def _pair_matrix(name: str, given: Any, num_nodes: int) -> sp.csr_array:
+    """A sparse matrix of pairs as CSR; refuses what is none."""
+    is_sparse = bool(sp.issparse(given))  # mypy would take it for a type without a shape
+    if not is_sparse or given.shape != (num_nodes, num_nodes):
+        raise UsageError(
+            f"{name} must be a sparse matrix of shape [{num_nodes}, {num_nodes}], such as "
+            f"scipy.sparse.csr_array(matrix), not a {type(given).__name__} of shape "
+            f"{list(np.shape(given))}."
+        )
+    return given if isinstance(given, sp.csr_array) else sp.csr_array(given)
+
+
 def tiles_are_tall(device: torch.device) -> bool:
     """Whether the rows of one fold would leave half of a tile of the device empty."""
     return device.type != "cpu"
-
-
-@dataclass(frozen=True)
-class PairSignal:
-    """One relation's contribution to the score of a pair."""
-
-    relation: str
-    similarity: float
-    thresholds: tuple[float, ...]
-    level: int
-    weight: float
-
-
-@dataclass(frozen=True)
-class PairExplanation:
-    """Why v is a positive of u or not: the signals, strongest first, and their sum."""
-
-    u: int
-    v: int
-    base: float
-    signals: tuple[PairSignal, ...]
-    score: float
-    probability: float
 
 
 def counts_to_arrays(sampler: XGSampler) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ from torch import nn
 
 from xtcl.config import EnsembleConfig, FitConfig
 from xtcl.distributed import world
-from xtcl.errors import DataError, UsageError
+from xtcl.errors import DataError
 from xtcl.graph.graph import Graph
 from xtcl.nn import encoder_factory, encoder_name
 from xtcl.nn.encoder import encoder_inputs
@@ -22,10 +22,9 @@ from xtcl.nn.functional import clear_tensor_caches
 from xtcl.nn.loss import Loss
 from xtcl.progress import Progress
 from xtcl.relations.relation import Relation
-from xtcl.relations.rows import NO_NODE
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.strategies import PositiveSource, PositiveStrategy, PositiveTable, make_strategy
+from xtcl.sampling.strategies import PositiveSource, PositiveStrategy, checked_table, make_strategy
 from xtcl.sampling.xgsampler import XGSampler, counts_to_arrays, sampler_from_counts
 from xtcl.tasks.results import NO_SCORE, FittedEmbedding, Predictions
 from xtcl.tasks.task import Selected, Task
@@ -199,7 +198,7 @@ def fit_sampler(training: Graph, task: Task, config: FitConfig, options: FitOpti
         options.relations,
         config.sampler,
         block_rows=options.block_rows,
-        seed=options.seed,
+        random_state=options.seed,
         store=options.store,
     )
     saved = options.checkpoints.load("counts")
@@ -233,8 +232,7 @@ def sample_positives(
             advance,
             options.checkpoints,
         )
-        table = strategy.table(source, config.positives)
-    nodes, trust = _checked(table, strategy, training)
+        nodes, trust = checked_table(strategy, source, config.positives)
     # Known links are enough for links; where the sampler finds nothing, trust is low.
     if not ((nodes >= 0).any() or config.num_links_per_step or strategy.learns):
         raise DataError(
@@ -246,19 +244,6 @@ def sample_positives(
     if not options.keep_relations:
         sampler.forget_relations()
     return SampledPositives(sampler, nodes, trust)
-
-
-def _checked(table: PositiveTable, strategy: PositiveStrategy, training: Graph) -> PositiveTable:
-    """The table; one that training cannot use is refused."""
-    nodes = np.asarray(table.nodes)
-    fits = nodes.ndim == 2 and len(nodes) == training.num_nodes and nodes.dtype.kind in "iu"
-    if not fits or (nodes < NO_NODE).any() or (nodes >= training.num_nodes).any():
-        raise UsageError(
-            f"The strategy '{strategy.name}' returned an array of shape {list(nodes.shape)} and "
-            f"type {nodes.dtype} as positives of {training.num_nodes} nodes: return one row of "
-            "node numbers for each node, with -1 in empty places."
-        )
-    return table._replace(nodes=nodes.astype(np.int64, copy=False))
 
 
 def train_ensemble(

@@ -93,7 +93,7 @@ def test_groups_and_draws_are_those_of_the_published_intervals(task: str) -> Non
     view = TrainingView.of(side.graph, side.labelled, CPU)
     recipe = known.recipe("gcn")
     folds = known.folds(view, recipe.crossfit, np.random.default_rng([3, 0]))
-    sampler = XGSampler(settings=recipe.sampler, seed=3).fit_folds(view, folds)
+    sampler = XGSampler(settings=recipe.sampler, random_state=3).fit_folds(view, folds)
 
     rng = np.random.default_rng([3, 2])
     tables = []

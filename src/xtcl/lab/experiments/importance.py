@@ -90,7 +90,7 @@ class Importance(Experiment):
             recipe = known.recipe("gcn")
             recipe = recipe.as_in_paper("gcn") if sampler == "paper" else recipe
             folds = known.folds(view, recipe.crossfit, np.random.default_rng([seed, 0]))
-            unfitted = XGSampler(settings=recipe.sampler, seed=seed)
+            unfitted = XGSampler(settings=recipe.sampler, random_state=seed)
             return weights_with_intervals(unfitted, view, folds, seed, context)
 
         # Runs of our sampler have the name that they had before there were others.

@@ -55,6 +55,15 @@ class StoreEntry:
     file: str
 
 
+def as_store(store: object) -> RelationStore | None:
+    """The store itself, or the one in the folder `store`; None for None."""
+    if store is None or isinstance(store, RelationStore):
+        return store
+    if not isinstance(store, (str, os.PathLike)):
+        raise UsageError(f"store={store!r} must be a folder, a RelationStore, or None.")
+    return RelationStore(Path(store))
+
+
 @dataclass(frozen=True)
 class RelationStore:
     """Above pairs that are computed once and then read, also by other processes.
