@@ -34,7 +34,8 @@ from xtcl.errors import DataError, UsageError
 from xtcl.files import atomic_path
 from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.inference.tables import names_of, write_embeddings
-from xtcl.relations.registry import make_relation
+from xtcl.relations.registry import make_relation, relation_names
+from xtcl.relations.relation import Relation
 from xtcl.report.weights import draw_weights
 from xtcl.runs.config_file import recipe_tables, to_toml
 from xtcl.runs.model_files import (
@@ -105,7 +106,8 @@ def read_run(
     place = Path(folder) / "model"
     with refusing_damage(place):
         described = read_description(place)
-        relations = [make_relation(r["name"], **r["parameters"]) for r in described["relations"]]
+        stored = described["relations"]
+        relations = [_stored_relation(place, r["name"], r["parameters"]) for r in stored]
         model = kind(**described["parameters"])
         model.set_params(relations=relations)
         if model.recipe is not None:
@@ -251,6 +253,13 @@ def _read_split(path: Path, num_nodes: int) -> NodeSplit | LinkSplit | None:
             "save the model again."
         )
     return split
+
+
+def _stored_relation(place: Path, name: str, parameters: dict[str, Any]) -> Relation:
+    if name not in relation_names():
+        return make_relation(name)  # which says so: the user has to register it
+    with refusing_settings(place):
+        return make_relation(name, **parameters)
 
 
 @contextmanager
