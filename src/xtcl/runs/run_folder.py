@@ -132,7 +132,8 @@ def _stored_relation(stored: dict[str, Any], place: Path) -> Relation:
             f"The model in '{place}' uses the relation '{name}', which is not registered here: "
             f"call register_relation('{name}', ...) before you load the model."
         )
-    return make_relation(name, **stored["parameters"])
+    with refusing_settings(place):
+        return make_relation(name, **stored["parameters"])
 
 
 def config_text(model: XTCL) -> str:
