@@ -219,7 +219,7 @@ def test_links_read_no_mask() -> None:
 def test_masks_that_cannot_be_used_are_refused() -> None:
     with pytest.raises(DataError, match=r"train_mask has the shape \[80, 10\].*train_mask\[:, 0\]"):
         prepare(small_model(), masked(train_mask=np.ones((80, 10), dtype=bool)))
-    with pytest.raises(UsageError, match="30 test nodes of this split are training nodes"):
+    with pytest.raises(DataError, match=r"both training and test nodes: 0, .* \(30 in all\)"):
         prepare(small_model(), masked(test_mask=np.ones(80, dtype=bool)))
     with pytest.raises(DataError, match="is for 79 nodes, and graph 'blocks-80' has 80"):
         prepare(small_model(), small_graph(), TRAIN[1:])

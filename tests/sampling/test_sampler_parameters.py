@@ -48,8 +48,8 @@ FITTED_ANY: Any = FITTED
         (lambda: ANY(store=3).fit(GRAPH), "store=3 must be a folder"),
         (lambda: ANY(block_rows="a").fit(GRAPH), "block_rows='a' must be a whole number"),
         (lambda: ANY(crossfit="a").fit(GRAPH), "crossfit='a' must be a whole number"),
-        (lambda: ANY(relations=None).fit(GRAPH), "relations=None must be names"),
-        (lambda: ANY(relations=3).fit(GRAPH), "relations=3 must be names"),
+        (lambda: ANY(relations=None).fit(GRAPH), "relations=None must be a name"),
+        (lambda: ANY(relations=3).fit(GRAPH), "relations=3 must be a name"),
     ],
 )
 def test_what_the_sampler_cannot_use_is_a_sentence(call: Callable[[], object], said: str) -> None:
