@@ -42,6 +42,7 @@ except SystemExit as ended:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["nodes", "links"])
 @pytest.mark.parametrize("way", [IN_PYTHON, BY_COMMAND], ids=["python", "command"])
 def test_no_fit_loads_the_laboratory(

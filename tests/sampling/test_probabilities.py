@@ -36,6 +36,7 @@ def check(sampler: XGSampler, count: int) -> None:
     np.testing.assert_array_equal(sampler.predict_proba(nodes), expected[nodes])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block_rows", [None, 1, 7])
 @pytest.mark.parametrize(
     "settings",
