@@ -17,12 +17,11 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from numbers import Integral
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from xtcl.errors import UsageError, check_whole, is_number
+from xtcl.errors import UsageError, check_whole, is_number, is_whole
 from xtcl.relations.registry import make_relation
 from xtcl.relations.thresholds import PAPER_QUANTILES, AboveRule, check_quantiles
 from xtcl.renamed import SETTINGS, warn_renamed
@@ -265,8 +264,7 @@ class SamplerConfig:
             make_relation(self.tie_break)
         for name, least in (("cap", 1), ("index_past", 0)):
             value = getattr(self, name)
-            is_whole = isinstance(value, Integral) and not isinstance(value, bool)
-            if value is not None and (not is_whole or value < least):
+            if value is not None and (not is_whole(value) or value < least):
                 raise UsageError(
                     f"{name}={value} must be a whole number of at least {least}, or None."
                 )

@@ -75,14 +75,14 @@ def check_whole(name: str, value: object, least: int) -> int:
     return int(value)
 
 
-def is_number(value: object) -> bool:
-    """Whether it is a real number, Python's or NumPy's; True and False are none."""
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether `value` is a real number, of Python or NumPy, and no bool."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def check_number(name: str, value: object, low: float, high: float) -> float:
     """`value` as a float; refuses what is not a number from `low` to `high`."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
+    if not is_number(value) or not low <= float(value) <= high:
         raise UsageError(f"{name}={value!r} must be a number from {low} to {high}.")
     return float(value)
 

@@ -20,7 +20,7 @@ import xtcl
 from xtcl.code_digest import code_digest, describe_class, describe_value
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, to_builtin
 from xtcl.device import parse_memory, pick_device
-from xtcl.errors import UsageError, check_whole, is_number
+from xtcl.errors import UsageError, check_whole, is_number, is_whole
 from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, as_split, full_split, masks_of
@@ -360,7 +360,7 @@ def strategy_of(model: XTCL) -> PositiveStrategy | None:
         return make_strategy(given)
     if isinstance(given, PositiveStrategy):
         return given
-    if given is None or (isinstance(given, Integral) and not isinstance(given, bool)):
+    if given is None or is_whole(given):
         return None
     raise UsageError(
         f"positives={given!r} must be a number, a name such as 'uniform', or a PositiveStrategy."

@@ -392,6 +392,18 @@ def test_pairs_are_anchors_with_one_positive_each() -> None:
     assert pairs.item() == rows.item() > 0
 
 
+def check_is_refused(change: dict[str, Any], sentence: str) -> None:
+    """A sound call is refused with the sentence once `change` is made to it."""
+    given: dict[str, Any] = {
+        "z": torch.ones(4, 3),
+        "positives": torch.zeros(4, 2, dtype=torch.int64),
+        "negatives": torch.tensor([0, 1]),
+    }
+    contrastive_loss(**given)
+    with pytest.raises(UsageError, match=sentence):
+        contrastive_loss(**(given | change))
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -408,13 +420,7 @@ def test_pairs_are_anchors_with_one_positive_each() -> None:
     ],
 )
 def test_shapes_that_do_not_fit_are_named(change: dict[str, Tensor], sentence: str) -> None:
-    given: dict[str, Any] = {
-        "z": torch.ones(4, 3),
-        "positives": torch.zeros(4, 2, dtype=torch.int64),
-        "negatives": torch.tensor([0, 1]),
-    }
-    with pytest.raises(UsageError, match=sentence):
-        contrastive_loss(**(given | change))
+    check_is_refused(change, sentence)
 
 
 @pytest.mark.parametrize("name", ["dot", "Cosine", None])
@@ -451,13 +457,7 @@ def test_a_temperature_that_cannot_divide_is_refused(value: Any) -> None:
     ],
 )
 def test_arguments_of_the_wrong_kind_are_named(change: dict[str, Any], sentence: str) -> None:
-    given: dict[str, Any] = {
-        "z": torch.ones(4, 3),
-        "positives": torch.zeros(4, 2, dtype=torch.int64),
-        "negatives": torch.tensor([0, 1]),
-    }
-    with pytest.raises(UsageError, match=sentence):
-        contrastive_loss(**(given | change))
+    check_is_refused(change, sentence)
 
 
 def test_training_reads_no_value_of_its_lists() -> None:
