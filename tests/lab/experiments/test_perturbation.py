@@ -4,6 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 from dense import all_rows
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,14 +17,16 @@ from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.lab.experiments import perturbation as module
 from xtcl.lab.experiments.perturbation import (
-    AbovePairs,
     Rule,
+    above_among,
     above_pairs,
     label_information,
+    least_similar_first,
     perturb_labels,
     visiting_order,
 )
 from xtcl.relations.registry import make_relation
+from xtcl.relations.sparse import SparseRows
 from xtcl.relations.view import TrainingView
 
 RULES: tuple[Rule, ...] = ("copy", "vote")
@@ -35,14 +38,15 @@ def labels_of(graph: Graph) -> np.ndarray:
 
 
 def plain_perturbation(
-    graph: Graph, pairs: AbovePairs, number: int, ratio: float, rule: Rule, seed: int
+    graph: Graph, pairs: SparseRows, number: int, ratio: float, rule: Rule, seed: int
 ) -> tuple[dict[int, int], list[int]]:
     """Algorithm 2 in sets and loops: labels by node, and the perturbed nodes in their order."""
     old = {node: int(label) for node, label in enumerate(labels_of(graph))}
     new = dict(old)
     rng = np.random.default_rng(seed)
     starts = [int(u) for u in rng.permutation([u for u in old if old[u] >= 0])]
-    above = {u: [int(v) for v in pairs.of(u) if old[int(v)] >= 0] for u in starts}
+    rows = listed(pairs)
+    above = {u: [v for v in rows[u] if old[v] >= 0] for u in starts}
     perturbed: list[int] = []
     stack: list[int] = []
     while len(perturbed) < number:
@@ -63,11 +67,11 @@ def plain_perturbation(
     return {node: new[node] if node in perturbed else old[node] for node in old}, perturbed
 
 
-def perturbed_nodes(graph: Graph, pairs: AbovePairs, number: int, seed: int) -> list[int]:
+def perturbed_nodes(graph: Graph, pairs: SparseRows, number: int, seed: int) -> list[int]:
     """V' of the algorithm."""
     known = labels_of(graph) >= 0
     starts = np.random.default_rng(seed).permutation(np.flatnonzero(known))
-    return visiting_order(pairs.among(known), starts, number)
+    return visiting_order(least_similar_first(above_among(pairs, known)), starts, number)
 
 
 @given(
@@ -178,7 +182,7 @@ def test_on_cora_copying_undoes_what_the_labels_knew_and_voting_adds_to_it() -> 
     graph = load_dataset("cora")
     pairs = above_pairs(graph, "attribute-distribution")
     labels = labels_of(graph)
-    assert np.mean(labels[pairs.nodes] == labels[pairs.others]) > 0.65
+    assert np.mean(labels[pairs.row.numpy()] == labels[pairs.node.numpy()]) > 0.65
     curves = {}
     for rule in RULES:
         found = (perturb_labels(graph, pairs, n, rule=rule) for n in (0, 500, 1500, 2708))
@@ -226,8 +230,8 @@ def plain_information(labels: np.ndarray, rows: list[list[int]]) -> float:
     return float(mutual_info_score(alike, [v in rows[u] for u, v in pairs]))
 
 
-def listed(pairs: AbovePairs) -> list[list[int]]:
-    return [pairs.of(node).tolist() for node in range(len(pairs.starts) - 1)]
+def listed(pairs: SparseRows) -> list[list[int]]:
+    return [nodes.tolist() for nodes in least_similar_first(pairs)]
 
 
 @given(graph=graphs(min_nodes=3), quantile=st.sampled_from([0.5, 0.8, 0.99]))
@@ -254,19 +258,19 @@ def test_blocks_of_any_height_give_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     assert listed(above_pairs(graph, "attribute-similarity", quantile=0.8)) == listed(whole)
 
 
-def test_pairs_among_some_nodes_have_both_ends_there() -> None:
+def test_above_among_some_nodes_have_both_ends_there() -> None:
     pairs = above_pairs(make_graph(30, seed=1), "attribute-similarity", quantile=0.7)
     chosen = np.random.default_rng(0).random(30) < 0.5
     expected = [[v for v in row if chosen[u] and chosen[v]] for u, row in enumerate(listed(pairs))]
     assert sum(map(len, expected)) > 0
-    assert listed(pairs.among(chosen)) == expected
+    assert listed(above_among(pairs, chosen)) == expected
 
 
-def cliques(size: int, number: int) -> AbovePairs:
+def cliques(size: int, number: int) -> SparseRows:
     """Every node is above for all others of its clique."""
-    clique = np.arange(size * number) // size
-    rows = [[v for v in np.flatnonzero(clique == clique[u]) if v != u] for u in range(len(clique))]
-    return AbovePairs(np.arange(len(clique) + 1) * (size - 1), np.concatenate(rows))
+    clique = torch.arange(size * number) // size
+    alike = (clique[:, None] == clique).fill_diagonal_(False)
+    return SparseRows.of_levels(alike.to(torch.uint8), alike.float())
 
 
 def test_labels_that_are_the_relation_have_all_its_entropy() -> None:

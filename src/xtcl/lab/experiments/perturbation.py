@@ -34,7 +34,6 @@ vote, q = 1     66.2  69.5  (1.7)  74.9  (4.4)  80.2  (7.8)  95.0 (19.2)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -62,6 +61,7 @@ from xtcl.relations.blocks import rows_per_block
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.rows import DenseRows, all_nodes, usable_relations
+from xtcl.relations.sparse import SparseRows
 from xtcl.relations.thresholds import PAPER_QUANTILES, check_quantiles
 from xtcl.relations.view import TrainingView
 from xtcl.report.charts import page, picture, table
@@ -71,7 +71,7 @@ Rule = Literal["copy", "vote"]
 
 def perturb_labels(
     graph: Graph,
-    pairs: AbovePairs,
+    pairs: SparseRows,
     number: int,
     *,
     ratio: float = 0.5,
@@ -98,15 +98,15 @@ def perturb_labels(
     if rule not in ("copy", "vote"):
         raise UsageError(f"rule={rule!r} must be 'copy' or 'vote'.")
     rng = generator(seed)
-    usable = pairs.among(known)
-    order = visiting_order(usable, rng.permutation(np.flatnonzero(known)), number)
+    above = least_similar_first(above_among(pairs, known))
+    order = visiting_order(above, rng.permutation(np.flatnonzero(known)), number)
     decide = copied if rule == "copy" else voted
-    return graph.with_labels(decide(graph.labels, usable, order, ratio, rng))
+    return graph.with_labels(decide(graph.labels, above, order, ratio, rng))
 
 
-def visiting_order(pairs: AbovePairs, starts: np.ndarray, number: int) -> list[int]:
+def visiting_order(above: Sequence[np.ndarray], starts: np.ndarray, number: int) -> list[int]:
     """The first `number` nodes of the walk; `starts` are the nodes to go on from, in turn."""
-    visited = np.zeros(len(pairs.starts) - 1, dtype=bool)
+    visited = np.zeros(len(above), dtype=bool)
     fresh = iter(starts.tolist())
     order: list[int] = []
     stack: list[int] = []
@@ -115,13 +115,13 @@ def visiting_order(pairs: AbovePairs, starts: np.ndarray, number: int) -> list[i
         if not visited[node]:
             visited[node] = True
             order.append(node)
-            stack.extend(pairs.of(node).tolist())
+            stack.extend(above[node].tolist())
     return order
 
 
 def copied(
     labels: np.ndarray,
-    pairs: AbovePairs,
+    above: Sequence[np.ndarray],
     order: list[int],
     ratio: float,
     rng: np.random.Generator,
@@ -131,7 +131,7 @@ def copied(
     fixed = np.zeros(len(labels), dtype=bool)
     for node in order:
         fixed[node] = True
-        others = pairs.of(node)
+        others = above[node]
         reached = (rng.random(len(others)) < ratio) & ~fixed[others]
         new[others[reached]] = new[node]
     return np.where(fixed, new, labels)
@@ -139,7 +139,7 @@ def copied(
 
 def voted(
     labels: np.ndarray,
-    pairs: AbovePairs,
+    above: Sequence[np.ndarray],
     order: list[int],
     ratio: float,
     rng: np.random.Generator,
@@ -147,32 +147,22 @@ def voted(
     """Each node of `order` takes the commonest label above it; its own, or else the first, ties."""
     new = labels.copy()
     for node, chance in zip(order, rng.random(len(order)), strict=True):
-        votes = np.bincount(new[pairs.of(node)], minlength=new[node] + 1)
+        votes = np.bincount(new[above[node]], minlength=new[node] + 1)
         if chance < ratio and votes[new[node]] < votes.max():
             new[node] = votes.argmax()
     return new
 
 
-@dataclass(frozen=True)
-class AbovePairs:
-    """For every node u the nodes v with s_r(u, v) above u's threshold, least similar first."""
+def above_among(pairs: SparseRows, chosen: np.ndarray) -> SparseRows:
+    """The pairs with both ends among the nodes of a mask."""
+    mask = torch.from_numpy(chosen)
+    return pairs.where(mask[pairs.row] & mask[pairs.node])
 
-    starts: np.ndarray  # int64 [V + 1]: where each node's row begins in `others`
-    others: np.ndarray  # int64 [n]
 
-    def of(self, node: int) -> np.ndarray:
-        """The nodes above for `node`."""
-        return self.others[self.starts[node] : self.starts[node + 1]]
-
-    @property
-    def nodes(self) -> np.ndarray:
-        """The node u of every pair, as `others` are its v."""
-        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
-
-    def among(self, chosen: np.ndarray) -> AbovePairs:
-        """The pairs with both ends among the nodes of a mask."""
-        kept = chosen[self.nodes] & chosen[self.others]
-        return _from_rows(self.nodes[kept], self.others[kept], len(chosen))
+def least_similar_first(pairs: SparseRows) -> list[np.ndarray]:
+    """The nodes above for each node; equals in the order of their numbers."""
+    order = np.lexsort((pairs.values.numpy(), pairs.row.numpy()))
+    return np.split(pairs.node.numpy()[order], pairs.start[1:-1].numpy())
 
 
 def above_pairs(
@@ -181,10 +171,11 @@ def above_pairs(
     *,
     quantile: float = PAPER_QUANTILES[0],
     device: torch.device | str = "cpu",
-) -> AbovePairs:
+) -> SparseRows:
     """The pairs above the row quantile of a relation, which sees all labels of `graph`.
 
-    Above is what the sampler takes it for: s >= eta and s > 0. Cost O(V^2), a block at a time.
+    Above is what the sampler takes it for: s >= eta and s > 0. The pairs are on the CPU. Cost
+    O(V^2), a block at a time.
     """
     (chosen,) = resolve_relations([relation])
     labelled = () if graph.labels is None else graph.labels >= 0
@@ -196,18 +187,14 @@ def above_pairs(
             f"'{graph.name}' does not have: choose another relation."
         )
     rows = DenseRows([chosen], view, check_quantiles([quantile]))
-    nodes, others = [], []
+    found = []
     for block in rows.blocks(all_nodes(graph.num_nodes), rows_per_block(graph.num_nodes)):
         ((similarities, level),) = rows(block)
-        above = level > 0
-        row, column = (index.cpu().numpy() for index in above.nonzero(as_tuple=True))
-        order = np.lexsort((similarities[above].cpu().numpy(), row))
-        nodes.append(block.cpu().numpy()[row[order]])
-        others.append(column[order])
-    return _from_rows(np.concatenate(nodes), np.concatenate(others), graph.num_nodes)
+        found.append(SparseRows.of_levels(level, similarities).to(torch.device("cpu")))
+    return SparseRows.joined(found)
 
 
-def label_information(labels: np.ndarray, pairs: AbovePairs) -> float:
+def label_information(labels: np.ndarray, pairs: SparseRows) -> float:
     r"""I(Y; S_r) of the paper, in nats: how much a relation tells about the labels.
 
     The paper gives no estimator. It asks whether knowing s_r(u, v) informs the probability of
@@ -219,22 +206,16 @@ def label_information(labels: np.ndarray, pairs: AbovePairs) -> float:
     for n pairs above: the others are counted by subtraction.
     """
     known = labels >= 0
-    listed = pairs.among(known)
+    listed = above_among(pairs, known)
     sizes = np.bincount(labels[known])
     total, alike = known.sum() * (known.sum() - 1), np.sum(sizes * (sizes - 1))
     if total == 0:
         return 0.0
-    above = len(listed.others)
-    both = np.sum(labels[listed.nodes] == labels[listed.others])
+    above = len(listed.row)
+    both = np.sum(labels[listed.row.numpy()] == labels[listed.node.numpy()])
     joint = np.array([[total - alike - above + both, alike - both], [above - both, both]]) / total
     independent = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0)
     return max(float(rel_entr(joint, independent).sum()), 0.0)
-
-
-def _from_rows(nodes: np.ndarray, others: np.ndarray, num_nodes: int) -> AbovePairs:
-    """Pairs that are listed node by node."""
-    sizes = np.bincount(nodes, minlength=num_nodes)
-    return AbovePairs(np.concatenate([[0], np.cumsum(sizes)]), others)
 
 
 _METHODS = ("xtcl-gcn", "sugrl", "gcn", "meta-pn")
