@@ -182,6 +182,12 @@ def test_splits_that_cannot_be_used_are_named() -> None:
     for splits in ([], [nodes, links], ["nodes"], 2.5):
         with pytest.raises(UsageError, match="splits must be a number, or splits of one kind"):
             evaluate(zeros, GRAPH, splits)  # type: ignore[arg-type]
+    mask = np.arange(GRAPH.num_nodes) < 40
+    remedy = r"A mask does not say which nodes test: give NodeSplit\.from_masks"
+    for masks in (mask, [mask], torch.from_numpy(mask)):
+        with pytest.raises(UsageError, match=remedy):
+            evaluate(zeros, GRAPH, masks)  # type: ignore[arg-type]
+    assert evaluate(zeros, GRAPH, NodeSplit.from_masks(mask, ~mask, graph=GRAPH)).task == "nodes"
     with pytest.raises(
         UsageError, match="task='links' does not fit the splits, which are of nodes"
     ):

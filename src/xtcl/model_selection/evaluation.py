@@ -136,7 +136,8 @@ def evaluate(*given: Any, **options: Any) -> Evaluation:
       predictions, an `XTCL`, a scikit-learn classifier or a `Method`, as for `register_method`.
     - `graph` is a Graph, or what `as_graph` takes.
     - `splits` is a number of splits, which `make_split` makes with the seeds `seed`, `seed + 1`
-      and so on, with the share `train` to train on; or a split, or a list of splits.
+      and so on, with the share `train` to train on; or a split, or a list of splits, also those
+      of `NodeSplit.from_masks`.
     - `task` is "nodes" or "links"; it is needed for a number of splits of links.
     - `seed` seeds the method on the first split, `seed + 1` on the next, and so on.
     - `device` is where the method computes, the CPU by default; `progress` receives its stages.
@@ -206,7 +207,8 @@ def _task_of(splits: Sequence[NodeSplit | LinkSplit], task: str | None) -> str:
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind not in ("nodes", "links"):
         raise UsageError(
-            "splits must be a number, or splits of one kind: those of node_split or of link_split."
+            "splits must be a number, or splits of one kind: those of node_split or of link_split. "
+            "A mask does not say which nodes test: give NodeSplit.from_masks(train_mask, test_mask)."
         )
     if task is not None and task != kind:
         raise UsageError(f"task='{task}' does not fit the splits, which are of {kind}.")
