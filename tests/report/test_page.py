@@ -227,8 +227,8 @@ def test_classes_with_hardly_a_label_are_named() -> None:
         ("dog & co", 1),
     ]
     single, three = found.warnings
-    assert single.startswith("Class “dog & co” was trained on a single label")
-    assert three.startswith("Class “</script>” (3) was trained on fewer than 5 labels")
+    assert single.startswith("Class “dog & co” was trained on a single label: predictions of it")
+    assert three.startswith("Class “</script>” (3) was trained on fewer than 5 labels: predictions")
     unseen = data_health(replace(facts, trained=own[0]), "nodes").warnings
     assert unseen[0].startswith("Each of the classes “</script>”, “dog & co” had no label")
     assert not data_health(RunFacts.of(hostile_fit("links")), "links").warnings

@@ -16,7 +16,7 @@ from xtcl.graph.validation import Attributes
 from xtcl.report.facts import RunFacts, escape_text
 
 MIN_TRAINED_LABELS = 5
-"""A class with fewer training labels is rare: what is learned of it rests on single nodes."""
+"""A class with fewer training labels is rare: too few nodes to learn from."""
 
 _ROWS_LISTED = 30
 """Classes and columns that are listed."""
@@ -106,13 +106,13 @@ def _rare_class_warnings(sizes: Sequence[ClassSize]) -> tuple[str, ...]:
         )
     if single:
         sentences.append(
-            f"{_classes(single)} was trained on a single label: what is said of it rests on one "
+            f"{_classes(single)} was trained on a single label: predictions of it depend on one "
             "node. Label more, or merge the class with another."
         )
     if few:
         sentences.append(
-            f"{_classes(few)} was trained on fewer than {MIN_TRAINED_LABELS} labels: take what is "
-            "said of it with care. Label more."
+            f"{_classes(few)} was trained on fewer than {MIN_TRAINED_LABELS} labels: predictions "
+            "of it are uncertain. Label more."
         )
     return tuple(sentences)
 
