@@ -208,7 +208,7 @@ def _task_of(splits: Sequence[NodeSplit | LinkSplit], task: str | None) -> str:
     if kind not in ("nodes", "links"):
         raise UsageError(
             "splits must be a number, or splits of one kind: those of node_split or of link_split. "
-            "A mask does not say which nodes test: give NodeSplit.from_masks(train_mask, test_mask)."
+            "A mask does not say which nodes test: give NodeSplit.from_masks(train, test)."
         )
     if task is not None and task != kind:
         raise UsageError(f"task='{task}' does not fit the splits, which are of {kind}.")
