@@ -7,8 +7,12 @@ import re
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from xtcl.lab.experiments.comparison import TABLE_DATASETS, gather, p_value
+from xtcl.lab.experiments.experiment import Record
+from xtcl.lab.experiments.learning_curve import PERCENT
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.relations.registry import PAPER_RELATIONS, relation_title
 
@@ -112,3 +116,60 @@ def test_the_pages_say_the_same(page: str) -> None:
     text = " ".join((ROOT / "docs" / page).read_text(encoding="utf-8").split())
     for sentence in LEADERS.values():
         assert sentence in text
+
+
+def records_of(experiment: str) -> list[Record]:
+    path = ROOT / "results" / "reproduction" / experiment / f"{experiment}.jsonl"
+    return [Record(**record) for record in RecordFile(path).read().values()]
+
+
+SUPERVISED = {
+    "table-nodes": ("gcn", "gat", "dgcn", "meta-pn", "cocos"),
+    "table-links": ("gcn", "gat", "dgcn", "subgraph"),
+}
+"""The paper's supervised rows of each table."""
+
+
+def test_tests_against_supervised_rows_are_those_of_the_runs() -> None:
+    """Pairs of a system and a data set, on the five splits of the tables."""
+    found = {}
+    for table, systems in SUPERVISED.items():
+        cells = gather([each for each in records_of(table) if each.what["seed"] < 5])
+        for ours in ("xtcl-gcn", "xtcl-paper"):
+            outcomes = {"better": 0, "ahead": 0, "behind": 0, "worse": 0}
+            for data in TABLE_DATASETS:
+                for system in systems:
+                    first, second = cells[data, ours], cells[data, system]
+                    assert len(first.figures) == len(second.figures) == 5
+                    p, ahead = p_value(first, second), first.mean > second.mean
+                    assert p is not None
+                    names = ("better", "ahead") if ahead else ("worse", "behind")
+                    outcomes[names[p >= 0.05]] += 1
+            found[table, ours] = tuple(outcomes.values())
+        if table == "table-nodes":
+            gcn, cocos = cells["pubmed", "gcn"], cells["cora", "cocos"]
+            assert f"{gcn.mean:.2f}" == "86.61"
+            for ours, mean in (("xtcl-gcn", "87.72"), ("xtcl-paper", "85.93")):
+                assert f"{cells['pubmed', ours].mean:.2f}" == mean
+                assert p_value(cells["pubmed", ours], gcn) == pytest.approx(0.001, abs=5e-4)
+            assert f"{cells['cora', 'xtcl-gcn'].mean - cocos.mean:+.2f}" == "+0.34"
+            assert p_value(cells["cora", "xtcl-gcn"], cocos) == pytest.approx(0.50, abs=0.005)
+    assert found == {
+        ("table-nodes", "xtcl-gcn"): (24, 1, 0, 0),
+        ("table-nodes", "xtcl-paper"): (2, 5, 3, 15),
+        ("table-links", "xtcl-gcn"): (20, 0, 0, 0),
+        ("table-links", "xtcl-paper"): (1, 0, 2, 17),
+    }
+    assert "24 of 25 for nodes" in PAGE
+    assert "20 of 20 for links" in PAGE
+    assert "better in 2 of 25 and worse in 15 for nodes, better in 1 of 20 and worse in 17" in PAGE
+
+
+def test_gaps_of_the_learning_curve_are_those_of_the_runs() -> None:
+    figures: dict[tuple[int, str], list[float]] = {}
+    for record in records_of("learning-curve"):
+        place = record.what["percent"], record.what["method"]
+        figures.setdefault(place, []).append(record.found["figure"])
+    for other, form in (("naive-tcl", "+.2f"), ("scl", ".2f")):
+        gaps = [np.mean(figures[p, "xtcl-gcn"]) - np.mean(figures[p, other]) for p in PERCENT]
+        assert " / ".join(format(gap, form) for gap in gaps) in PAGE
