@@ -18,6 +18,7 @@ from xtcl.relations.sparse import (
     product,
     ranges,
     row_entries,
+    sorted_keys,
     to_device,
 )
 from xtcl.relations.topk import split_by
@@ -100,7 +101,7 @@ def common_neighbour_lists(links: CSRGraph, nodes: Tensor, *, ordered: bool = Tr
         return SparseRows.from_scipy(shared, nodes.device)
     row, middle = links.neighbours(nodes)
     path, end = links.neighbours(middle)
-    key = torch.sort(row.index_select(0, path) * links.num_nodes + end).values
+    key = sorted_keys(row.index_select(0, path) * links.num_nodes + end)
     key, count = torch.unique_consecutive(key, return_counts=True)
     return SparseRows.from_keys(key, count, len(nodes), links.num_nodes)
 

@@ -15,7 +15,14 @@ from xtcl.errors import UsageError, is_number
 from xtcl.relations.blocks import thread_map
 from xtcl.relations.diameter import MOST_STEPS, largest_component_diameter
 from xtcl.relations.relation import Relation, Rows
-from xtcl.relations.sparse import SparseRows, is_among, kernels_run_on, ranges, to_device
+from xtcl.relations.sparse import (
+    SparseRows,
+    is_among,
+    kernels_run_on,
+    ranges,
+    sorted_keys,
+    to_device,
+)
 from xtcl.relations.topk import TopK, TopKSearch, topk_in_parts
 from xtcl.relations.view import LINKS, TrainingView
 
@@ -102,22 +109,26 @@ class GraphDistance(Relation):
 
         def explore(nodes: Tensor) -> SparseRows:
             frontier = torch.arange(len(nodes), device=nodes.device) * num_nodes + nodes
-            ball, distance = frontier, torch.zeros_like(frontier)
-            for step in range(1, len(similarity)):
+            ball, rings = frontier, [frontier]
+            size = torch.zeros_like(nodes)  # of the others that each search has found
+            for _ in range(1, len(similarity)):
                 node = frontier % num_nodes
                 whose, entry = ranges(links.start[node], length[node])
                 first = (frontier - node).index_select(0, whose)
-                reached = torch.sort(first + links.column.index_select(0, entry)).values
+                reached = sorted_keys(first + links.column.index_select(0, entry))
                 reached = torch.unique_consecutive(reached)
                 new = reached[~is_among(reached, ball)]
                 if not len(new):
                     break
-                ball, order = torch.sort(torch.cat([ball, new]))
-                distance = torch.cat([distance, torch.full_like(new, step)])
-                distance = distance.index_select(0, order)
+                rings.append(new)
+                ball = sorted_keys(torch.cat([ball, new]))
                 row = new // num_nodes
-                size = torch.bincount(ball // num_nodes, minlength=len(nodes)) - 1
+                size += torch.bincount(row, minlength=len(nodes))
                 frontier = new[size[row] < top.k]
+            # The number of steps lies below the key, so that one sort puts both in order.
+            steps = len(rings)
+            key = torch.cat([ring * steps + step for step, ring in enumerate(rings)])
+            distance = sorted_keys(key) - ball * steps
             value = similarity.index_select(0, distance)
             return SparseRows.from_keys(ball, value, len(nodes), num_nodes)
 

@@ -13,7 +13,7 @@ from xtcl.errors import UsageError
 from xtcl.relations.blocks import thread_map
 from xtcl.relations.relation import Relation, SimilarityRows, check_similarities
 from xtcl.relations.search import index_name
-from xtcl.relations.sparse import SparseRows
+from xtcl.relations.sparse import SparseRows, sorted_keys
 from xtcl.relations.thresholds import check_quantiles, rank_from_top
 from xtcl.relations.view import TrainingView
 
@@ -207,18 +207,16 @@ def topk_of_lists(lists: SparseRows, nodes: Tensor, top: TopK) -> SparseRows:
 
     The nodes of a row may come in any order; those of the result are ascending. `top.k` entries of
     a row stay at most, and none that is smaller than the `top.place`-th. Of equal ones the first
-    nodes stay. Cost: a sort of the entries of rows with more than `top.place`.
+    nodes stay. Cost: a sort of the entries if a row has more than `top.place`.
     """
     value = lists.values.float()
-    positive = (value >= TINY) & (lists.node != nodes.index_select(0, lists.row))
-    found = _selected(lists._replace(value=value), torch.nonzero(positive).flatten())
-    is_long = torch.bincount(found.row, minlength=lists.num_rows) > top.place
-    in_long = torch.nonzero(is_long.index_select(0, found.row)).flatten()
+    stays = (value >= TINY) & (lists.node != nodes.index_select(0, lists.row))
+    found = lists._replace(value=torch.where(stays, value, 0.0))
     least = value.new_zeros(lists.num_rows)
-    if len(in_long):
-        least = kth_largest(_selected(found, in_long), top.place)
-        enough = found.values >= least.index_select(0, found.row)
-        found = _selected(found, torch.nonzero(enough).flatten())
+    if (lists.length > top.place).any():
+        least = kth_largest(found, top.place)
+        stays &= found.values >= least.index_select(0, found.row)
+    found = _selected(found, torch.nonzero(stays).flatten())
     key = (found.row << 32) + found.node
     if (key[1:] < key[:-1]).any():
         found = _selected(found, torch.sort(key).indices)
@@ -239,13 +237,14 @@ def _selected(lists: SparseRows, entry: Tensor) -> SparseRows:
 
 def kth_largest(lists: SparseRows, place: int) -> Tensor:
     """The `place`-th largest, >= 0, of every row, 0 in shorter rows: float32 [b]."""
-    # Such floats are in the order of their bits: one sort of integers is enough for all rows.
-    first = lists.row << 32
-    key = torch.sort(first - lists.values.view(torch.int32)).values
-    ranked = (first - key).int().view(torch.float32)  # each row where it was before
+    # Such floats are in the order of their bits: one sort of integers is enough for all rows, and
+    # leaves each row where it was.
+    key = sorted_keys((lists.row << 32) - lists.values.view(torch.int32))
     start = lists.start
-    entry, none = start[:-1] + (place - 1), len(ranked)
-    return torch.nn.functional.pad(ranked, (0, 1))[torch.where(entry < start[1:], entry, none)]
+    entry, none = start[:-1] + (place - 1), len(key)
+    found = torch.nn.functional.pad(key, (0, 1))[torch.where(entry < start[1:], entry, none)]
+    first = torch.arange(lists.num_rows, device=key.device) << 32
+    return torch.where(entry < start[1:], first - found, 0).int().view(torch.float32)
 
 
 def list_thresholds(

@@ -16,7 +16,7 @@ from xtcl.relations.common_neighbours import (
     count_two_step_paths,
 )
 from xtcl.relations.relation import PairFunction, Relation, Rows
-from xtcl.relations.sparse import SparseRows, is_among, kernels_run_on, ranges
+from xtcl.relations.sparse import SparseRows, is_among, kernels_run_on, ranges, sorted_keys
 from xtcl.relations.topk import TopK, TopKSearch, topk_in_parts, topk_of_lists
 from xtcl.relations.view import LINKS, TrainingView
 
@@ -128,7 +128,7 @@ class Topology(Relation):
             return row * count + nodes.index_select(0, entry), values.index_select(0, entry)
 
         def explore(nodes: Tensor) -> SparseRows:
-            shared, own = common_neighbour_lists(links, nodes), kind[nodes]
+            shared, own = common_neighbour_lists(links, nodes, ordered=False), kind[nodes]
             pairs = zip(
                 torch.split(degrees[own].index_select(0, shared.row), pairs_per_block),
                 torch.split(degrees[kind].index_select(0, shared.node), pairs_per_block),
@@ -143,7 +143,9 @@ class Topology(Relation):
             least = torch.where(best.length == top.k, least, 0.0)
             key, value = first(own, torch.where(least <= best_disjoint[own], enough, 0))
             # A pair that shares neighbours is not one of the others, even if its similarity is 0.
-            value = torch.where(is_among(key, shared.key(count)), 0.0, value)
+            known = shared.key(count)
+            known = sorted_keys(known) if known.is_cpu else known
+            value = torch.where(is_among(key, known), 0.0, value)
             return SparseRows.from_unsorted_keys(
                 torch.cat([best.key(count), key]),
                 torch.cat([best.values, value]),
