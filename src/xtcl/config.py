@@ -300,18 +300,21 @@ class EncoderConfig:
     """One encoder: the options of its module, how it is trained, its weight beside others.
 
     A flexible encoder learns wrong positives as readily as right ones. Its weight is multiplied by
-    the share of positives that can be trusted, to the power of `trust_exponent`.
+    the share of positives that can be trusted, to the power of `trust_exponent`. `positives` names
+    the strategy of its positives (None: that of the recipe).
     """
 
     encoder: dict[str, object] = field(default_factory=dict)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     weight: float = 1.0
     trust_exponent: float = 0.0
+    positives: str | None = None
 
     def trained(self, epochs: int, trust: float) -> EncoderConfig:
         """The encoder after training: the epochs it took, and its weight with the trust in it."""
         training = replace(self.training, epochs=epochs)
-        return EncoderConfig(self.encoder, training, self.weight * trust**self.trust_exponent)
+        weight = self.weight * trust**self.trust_exponent
+        return EncoderConfig(self.encoder, training, weight, positives=self.positives)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> EncoderConfig:
@@ -322,6 +325,7 @@ class EncoderConfig:
             TrainingConfig.from_dict(settings["training"]),
             settings["weight"],
             settings.get("trust_exponent", 0.0),
+            settings.get("positives"),
         )
 
 
@@ -360,6 +364,10 @@ class EnsembleConfig:
         return cls(encoders, settings["attributes"])
 
 
+HEADS = ("logistic", "trees")
+"""What hidden labels can choose among to answer for nodes."""
+
+
 @_with_old_names
 @dataclass(frozen=True)
 class FitConfig:
@@ -383,6 +391,10 @@ class FitConfig:
     `strategy` is how positives are chosen, by a name of `xtcl.sampling.strategies`: "learned",
     "uniform", "same-label", "naive", or a mixture such as "learned+uniform". With `hops` the
     positives of a node are at most so many links away (None: anywhere).
+
+    For nodes, with `hidden_parts` of at least 2, the training labels are divided into so many
+    parts, and each is hidden in turn from the whole fit. The hidden labels choose which columns of
+    the embedding and which of the `heads` answer (`xtcl.tasks.hidden_labels`).
     """
 
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
@@ -399,6 +411,8 @@ class FitConfig:
     signals: bool = False
     strategy: str = "learned"
     hops: int | None = None
+    hidden_parts: int = 0
+    heads: tuple[str, ...] = ("logistic",)
 
     def __post_init__(self) -> None:
         if not self.ensembles:
@@ -434,6 +448,11 @@ class FitConfig:
             raise UsageError(
                 f"self_training_threshold={self.self_training_threshold} must be between 0.5 and 1."
             )
+        _check_whole("hidden_parts", self.hidden_parts, 0)
+        if self.hidden_parts == 1:
+            raise UsageError("hidden_parts=1 must be 0 (off) or at least 2.")
+        if not self.heads or not set(self.heads) <= set(HEADS):
+            raise UsageError(f"heads={self.heads!r} must be some of {', '.join(HEADS)}.")
         for ensemble in self.ensembles:
             for encoder in ensemble.encoders:
                 encoder.training.validated()
@@ -465,6 +484,7 @@ class FitConfig:
         try:
             settings = _current_names(stored)
             parts: dict[str, Any] = {
+                "heads": tuple(settings.get("heads", ("logistic",))),
                 "sampler": SamplerConfig.from_dict(settings["sampler"]),
                 "ensembles": tuple(map(EnsembleConfig.from_dict, settings["ensembles"])),
             }

@@ -121,6 +121,11 @@ class UniformPositives(PositiveStrategy):
         """`uniform`, or `uniform-all` over all relations."""
         return "uniform-all" if self.relations == "all" else "uniform"
 
+    @property
+    def reads_labels(self) -> bool:  # type: ignore[override]
+        """Only where relations that read labels are drawn from."""
+        return self.relations == "all"
+
     def table(self, source: PositiveSource, number: int) -> PositiveTable:
         """Nodes that are above for some relation. The same for blocks of any height."""
         if self.relations not in ("label-free", "all"):

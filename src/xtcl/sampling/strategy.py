@@ -86,6 +86,8 @@ class PositiveStrategy(BaseEstimator, ABC):  # type: ignore[misc]
     name: ClassVar[str]
     learns: ClassVar[bool] = False
     """Whether the sampler's weights decide. Outside a fit the sampler is fitted only if True."""
+    reads_labels: bool = True
+    """Whether the positives depend on labels. If not, they are the same whatever is hidden."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """A subclass without a `name` has that of the class."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from xtcl.config import EnsembleConfig, FitConfig
 from xtcl.distributed import world
@@ -24,7 +28,13 @@ from xtcl.progress import Progress
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.strategies import PositiveSource, PositiveStrategy, checked_table, make_strategy
+from xtcl.sampling.strategies import (
+    PositiveSource,
+    PositiveStrategy,
+    PositiveTable,
+    checked_table,
+    make_strategy,
+)
 from xtcl.sampling.xgsampler import XGSampler, counts_to_arrays, sampler_from_counts
 from xtcl.tasks.results import NO_SCORE, FittedEmbedding, Predictions
 from xtcl.tasks.task import Selected, Task
@@ -67,28 +77,45 @@ def fit_task(
     """Fit embeddings and head on the training data: choose, sample, train, fit the head."""
     options = options or FitOptions()
     config = config or task.recipe(encoder_name(options.encoder))
-    selected = choose_ensemble(data, task, config, options)
-    local = options.for_graph(data.graph)
-    sampled = sample_positives(data.graph, task, config, local)
-    return with_head(
-        data,
-        task,
-        config,
-        selected,
-        # No name keeps this embedding: `with_head` frees it when it needs the memory.
-        train_ensemble(data.graph, task, config, selected.ensemble, sampled, local),
-        options,
-    )
+    with rows_computed_once(config, options) as options:
+        trial = Trial(task, config, options)
+        selected = choose_ensemble(data, trial)
+        ensemble, local = selected.ensemble, options.for_graph(data.graph)
+        sampled = sample_positives(data.graph, task, config, local, ensemble)
+        return with_head(
+            data,
+            task,
+            config,
+            selected,
+            # No name keeps this embedding: `with_head` frees it when it needs the memory.
+            train_ensemble(
+                data.graph, task, config, ensemble, sampled, local, label_free=trial.label_free
+            ),
+            options,
+        )
 
 
-def choose_ensemble(
-    data: TrainingData, task: Task, config: FitConfig, options: FitOptions
-) -> Selected:
+@contextmanager
+def rows_computed_once(config: FitConfig, options: FitOptions) -> Iterator[FitOptions]:
+    """The options with a relation store, where parts of the labels are hidden in turn.
+
+    What relations compute without labels is then computed once for all parts and the fit. Without a
+    store of the user's it is kept in a temporary folder. A GPU computes as quickly as it reads.
+    """
+    if not config.hidden_parts or options.store is not None or options.device.type == "cuda":
+        yield options
+        return
+    with TemporaryDirectory(prefix="xtcl-") as folder:
+        yield replace(options, store=RelationStore(Path(folder)))
+
+
+def choose_ensemble(data: TrainingData, trial: Trial) -> Selected:
     """What the task chooses, or the checkpoint has."""
+    options = trial.options
     saved = options.checkpoints.load("choice")
     if saved is not None:
         return Selected.from_tensors(saved)
-    selected = task.choose(data, config, Trial(task, config, options))
+    selected = trial.task.choose(data, trial.config, trial)
     ranks = world()
     if ranks.world_size > 1:  # that of the first rank, so that rounding leads no two apart
         selected = Selected.from_tensors(ranks.broadcast_tensors(selected.to_tensors()) or {})
@@ -103,6 +130,17 @@ class Trial:
     task: Task
     config: FitConfig
     options: FitOptions
+    label_free: dict[int, TrainedEncoder] = field(default_factory=dict)
+    """Encoders by number whose positives depend on no label: the same whatever is hidden."""
+
+    def fit_part(self, number: int, graph: Graph, ensemble: EnsembleConfig) -> FittedEmbedding:
+        """Fit sampler and encoders on `graph`, from which part `number` of the labels is hidden."""
+        checkpoints = self.options.checkpoints.subfolder(f"hidden-{number}")
+        options = replace(self.options, checkpoints=checkpoints)
+        sampled = sample_positives(graph, self.task, self.config, options, ensemble)
+        return train_ensemble(
+            graph, self.task, self.config, ensemble, sampled, options, label_free=self.label_free
+        )
 
     def sample(self, graph: Graph) -> SampledPositives:
         """Fit the sampler on `graph`, and take the positives."""
@@ -135,7 +173,9 @@ def with_head(
     fitted: FittedEmbedding,
     options: FitOptions,
 ) -> FittedTask:
-    """The embedding with its head, in four steps.
+    """The embedding with its head.
+
+    Where hidden labels chose, `Task.fit_chosen` fits what they chose. Otherwise in four steps:
 
     1. `Task.fit_head` fits a head, well enough to be compared.
     2. With `FitConfig.downweight` below 1 it fits another one to the embedding with less weight on
@@ -145,6 +185,9 @@ def with_head(
     4. With `FitConfig.self_training_threshold` below 1 `Task.self_train` fits it once more, with
        its own predictions as labels.
     """
+    if selected.blend is not None:
+        chosen = task.fit_chosen(data, fitted, selected, options.seed)
+        return FittedTask(task, fitted, chosen, data.graph.num_classes)
     head = task.fit_head(data, fitted.embedding, selected, options.seed)
     if config.downweight < 1 and fitted.ensemble.attributes:
         lighter = with_downweighted_encoder(fitted, data.graph.num_attributes, config.downweight)
@@ -189,6 +232,8 @@ class SampledPositives(NamedTuple):
     sampler: XGSampler
     positives: np.ndarray
     trust: float = 1.0
+    of_strategies: Mapping[str, np.ndarray] = MappingProxyType({})
+    """The tables of the strategies that encoders name, by name."""
 
 
 def fit_sampler(training: Graph, task: Task, config: FitConfig, options: FitOptions) -> XGSampler:
@@ -214,14 +259,46 @@ def fit_sampler(training: Graph, task: Task, config: FitConfig, options: FitOpti
 
 
 def sample_positives(
-    training: Graph, task: Task, config: FitConfig, options: FitOptions
+    training: Graph,
+    task: Task,
+    config: FitConfig,
+    options: FitOptions,
+    ensemble: EnsembleConfig | None = None,
 ) -> SampledPositives:
-    """Fit the sampler, and take every node's positives by the strategy of the fit."""
+    """Fit the sampler, and take every node's positives by the strategy of the fit.
+
+    Encoders of `ensemble` that name a strategy of their own get its positives, too.
+    """
     sampler = fit_sampler(training, task, config, options)
-    saved = options.checkpoints.load("positives")
+
+    def positives_by(strategy: PositiveStrategy, key: str) -> PositiveTable:
+        return _positives_by(strategy, key, training.name, sampler, task, config, options)
+
+    own = options.strategy or make_strategy(config.strategy)
+    table = positives_by(own, "positives")
+    tables = {own.name: table.nodes}
+    for each in () if ensemble is None else ensemble.encoders:
+        if each.positives is not None and each.positives not in tables:
+            name = each.positives
+            tables[name] = positives_by(make_strategy(name), f"positives-{name}").nodes
+    if not options.keep_relations:
+        sampler.forget_relations()
+    return SampledPositives(sampler, table.nodes, table.trust, tables)
+
+
+def _positives_by(
+    strategy: PositiveStrategy,
+    key: str,
+    graph_name: str,
+    sampler: XGSampler,
+    task: Task,
+    config: FitConfig,
+    options: FitOptions,
+) -> PositiveTable:
+    """The positives by one strategy, or what the checkpoint has under `key`."""
+    saved = options.checkpoints.load(key)
     if saved is not None:
-        return SampledPositives(sampler, saved["nodes"].numpy(), float(saved["trust"]))
-    strategy = options.strategy or make_strategy(config.strategy)
+        return PositiveTable(saved["nodes"].numpy(), float(saved["trust"]))
     with options.progress.stage("finding positives", sampler.view_.num_nodes) as advance:
         source = PositiveSource(
             sampler,
@@ -232,18 +309,26 @@ def sample_positives(
             advance,
             options.checkpoints,
         )
-        nodes, trust = checked_table(strategy, source, config.positives)
+        table = checked_table(strategy, source, config.positives)
     # Known links are enough for links; where the sampler finds nothing, trust is low.
-    if not ((nodes >= 0).any() or config.num_links_per_step or strategy.learns):
+    if not ((table.nodes >= 0).any() or config.num_links_per_step or strategy.learns):
         raise DataError(
             f"The strategy '{strategy.name}' finds no positive for any node of graph "
-            f"'{training.name}': give more labels or links, or attributes that say more."
+            f"'{graph_name}': give more labels or links, or attributes that say more."
         )
-    kept = {"nodes": torch.from_numpy(nodes), "trust": torch.tensor(trust, dtype=torch.float64)}
-    options.checkpoints.save("positives", kept)
-    if not options.keep_relations:
-        sampler.forget_relations()
-    return SampledPositives(sampler, nodes, trust)
+    trust = torch.tensor(table.trust, dtype=torch.float64)
+    options.checkpoints.save(key, {"nodes": torch.from_numpy(table.nodes), "trust": trust})
+    return table
+
+
+class TrainedEncoder(NamedTuple):
+    """An encoder, the embedding that it gives, and its training."""
+
+    encoder: nn.Module
+    embedding: Tensor
+    losses: tuple[float, ...]
+    epochs: int
+    score: float
 
 
 def train_ensemble(
@@ -255,24 +340,30 @@ def train_ensemble(
     options: FitOptions,
     scorer: EmbeddingScorer | None = None,
     best_other: float = NO_SCORE,
+    label_free: dict[int, TrainedEncoder] | None = None,
 ) -> FittedEmbedding:
     """Train the encoders of `ensemble` one after the other, each with its own seed; join them.
 
     With a scorer each of them is trained for as long as its score improves; `best_other` is the
-    best score of another ensemble.
+    best score of another ensemble. Encoders of `label_free` are taken from there, and those whose
+    strategy reads no labels are added to it.
     """
     x, edge_index = encoder_inputs(training, options.device)
-    sources = task.sources(sampled.sampler.view_, sampled.positives, config)
-    encoders, parts, losses, encoder_configs = [], [], [], []
-    score = NO_SCORE
+    label_free = {} if label_free is None else label_free
+    done: list[TrainedEncoder] = []
     for number, encoder_config in enumerate(ensemble.encoders):
+        if number in label_free:
+            done.append(label_free[number])
+            continue
+        name = encoder_config.positives
+        table = sampled.positives if name is None else sampled.of_strategies[name]
         stopping = None if scorer is None else EarlyStopping(scorer, best_other=best_other)
         with options.progress.stage("training", encoder_config.training.epochs) as advance:
             encoder, trained = train(
                 encoder_factory(options.encoder, x.shape[1], encoder_config.encoder),
                 x,
                 edge_index,
-                sources,
+                task.sources(sampled.sampler.view_, table, config),
                 encoder_config.training,
                 seed=encoder_seed(options.seed, number),
                 on_epoch=_counting(advance),
@@ -280,33 +371,38 @@ def train_ensemble(
                 early_stopping=stopping,
                 loss=options.loss,
             )
-        score = score if stopping is None else stopping.best_score
-        encoders.append(encoder)
-        parts.append(trained.embedding)
-        losses.append(trained.losses)
-        epochs = (
-            stopping.best_epoch
-            if stopping is not None and stopping.best_epoch
-            else encoder_config.training.epochs
-        )
-        encoder_configs.append(encoder_config.trained(epochs, sampled.trust))
+        score = NO_SCORE if stopping is None else stopping.best_score
+        epochs = 0 if stopping is None else stopping.best_epoch
+        epochs = epochs or encoder_config.training.epochs
+        done.append(TrainedEncoder(encoder, trained.embedding, trained.losses, epochs, score))
+        if name is not None and not make_strategy(name).reads_labels:
+            label_free[number] = done[-1]
+    encoder_configs = tuple(
+        each.trained(of.epochs, sampled.trust)
+        for each, of in zip(ensemble.encoders, done, strict=True)
+    )
     # A graph without attributes has random ones, which are no part of the embedding.
     attributes = ensemble.attributes if training.has_attributes else 0.0
     joined = EncoderEnsemble(
-        encoders, [each.weight for each in encoder_configs], attributes, sampled.trust
+        [each.encoder for each in done],
+        [each.weight for each in encoder_configs],
+        attributes,
+        sampled.trust,
     )
+    widths = tuple(each.embedding.shape[1] for each in done)
+    losses, score = tuple(each.losses for each in done), done[-1].score
     with torch.no_grad():
-        embedding = joined.join(parts, x, edge_index)
+        embedding = joined.join([each.embedding for each in done], x, edge_index)
     clear_tensor_caches(joined)  # the model keeps no data
-    del parts
     return FittedEmbedding(
         sampled.sampler,
         sampled.positives,
-        EnsembleConfig(tuple(encoder_configs), attributes),
+        EnsembleConfig(encoder_configs, attributes),
         joined.eval(),
         embedding,
-        tuple(losses),
+        losses,
         score,
+        widths,
     )
 
 

@@ -297,6 +297,38 @@ def choose_c(
     return ChosenC(C, accuracy[best], likelihood[best], factor, fits[_nearest(Cs[: len(fits)], C)])
 
 
+def held_out_log_probabilities(
+    rows: Tensor, labels: Codes, held_out: Tensor, Cs: Sequence[float] = C_VALUES
+) -> Tensor:
+    """Class scores [C, n, classes] of the rows `held_out` [n, d], by fits on other rows."""
+    problem = prepare_rows(rows, labels, True, None)
+    fits = solve_path(
+        problem.rotated.coordinates, problem.codes, len(problem.classes), Cs, _CV_TOLERANCE
+    )
+    heads = (_head(problem, fit, ChosenC(C)) for C, fit in zip(Cs, fits, strict=True))
+    return torch.stack([head.decision_tensor(held_out) for head in heads])
+
+
+def pooled_choice(scores: Tensor, codes: Codes, Cs: Sequence[float]) -> tuple[float, float, Floats]:
+    """C and inverse temperature by held-out scores [C, n, classes], as `choose_c` takes them.
+
+    With them come the calibrated log-probabilities [n, classes] at the likeliest C.
+    """
+    true = torch.from_numpy(codes).to(scores.device)
+    likelihood = [calibrated_likelihood(each, true) for each in scores]
+    factors = [inverse_temperature(each, true) for each in scores]
+    C, factor = (posterior_mean(values, likelihood, len(codes)) for values in (Cs, factors))
+    best = int(np.argmax(likelihood))
+    calibrated = (factors[best] * scores[best]).log_softmax(dim=1)
+    return C, factor, np.asarray(calibrated.cpu().numpy())
+
+
+def logistic_at(rows: Tensor, labels: Codes, C: float, inverse_temperature: float) -> LogisticHead:
+    """A converged head for a C and a calibration that are known."""
+    (head,) = logistic_path(rows, labels, Cs=[C])
+    return replace(head, inverse_temperature_=inverse_temperature).calibrated()
+
+
 def check_c_values(Cs: Sequence[float]) -> list[float]:
     """The distinct values sorted ascending, or a UsageError."""
     ascending = sorted({float(C) for C in Cs})

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from torch import Tensor
 
 from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, SamplerConfig, TrainingConfig
+from xtcl.errors import UsageError
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold, label_folds
 from xtcl.sampling.positive_lists import PositiveLists
+from xtcl.tasks.blend import BlendedHead
+from xtcl.tasks.hidden_labels import choose_by_hidden_labels, fit_blend
 from xtcl.tasks.logistic import LogisticHead, fit_logistic, refit_logistic, scored_rows, take_rows
 from xtcl.tasks.results import ComputedPredictions, FittedEmbedding, NodePredictions
 from xtcl.tasks.self_training import SELF_TRAINING_THRESHOLD, self_train
 from xtcl.tasks.task import Selected, Task
 from xtcl.tasks.training_data import TrainingData
+
+if TYPE_CHECKING:
+    from xtcl.tasks.fit import Trial
 
 EPOCH_ANCHORS = 20_480
 """About what PubMed has. Weights are as many on a larger graph, and need no more steps."""
@@ -55,6 +62,29 @@ NODE_ENSEMBLES = {
 }
 
 
+HIDDEN_PARTS = 3
+"""A third of the labels is hidden at a time: fits with fewer parts see too few of them."""
+
+
+def chosen_by_hidden_labels(encoder: str) -> FitConfig:
+    """The recipe that takes no rule for granted: hidden labels choose what answers.
+
+    Every encoder is trained twice, with positives by the sampler and with uniform ones. How far
+    either is trusted beside the attributes, and C, is what hidden labels choose.
+    """
+    usual = NODE_ENSEMBLES.get(encoder, EnsembleConfig())
+    encoders = tuple(
+        replace(each, positives=strategy, trust_exponent=0.0)
+        for strategy in ("learned", "uniform")
+        for each in usual.encoders
+    )
+    return FitConfig(
+        SamplerConfig(prior_pairs=10),
+        ensembles=(replace(usual, encoders=encoders),),
+        hidden_parts=HIDDEN_PARTS,
+    )
+
+
 DOWNWEIGHT = 0.025
 """A sixth of the weight: hardly there, yet the head may still find what it needs."""
 
@@ -91,6 +121,20 @@ class NodeClassification(Task):
     ) -> list[PositiveLists]:
         """The sampler's best candidates."""
         return [PositiveLists.from_table(positives, config.num_positives_per_step)]
+
+    def choose(self, data: TrainingData, config: FitConfig, trial: Trial) -> Selected:
+        """With `hidden_parts` what answers is chosen by hidden labels; else the first ensemble."""
+        if config.hidden_parts:
+            return choose_by_hidden_labels(data, config, trial)
+        return super().choose(data, config, trial)
+
+    def fit_chosen(
+        self, data: TrainingData, fitted: FittedEmbedding, choice: Selected, seed: int
+    ) -> BlendedHead:
+        """The heads of the blend, fitted on all training labels."""
+        if choice.blend is None:
+            raise UsageError("No blend was chosen: fit_head fits the head.")
+        return fit_blend(data, fitted, choice.blend, seed)
 
     def fit_head(
         self,
@@ -145,7 +189,7 @@ class NodeClassification(Task):
         return head.cv_likelihood_
 
     def answer(
-        self, head: LogisticHead, fitted: FittedEmbedding, num_classes: int
+        self, head: LogisticHead | BlendedHead, fitted: FittedEmbedding, num_classes: int
     ) -> NodePredictions:
         """Class probabilities, calibrated."""
         calibrated, z = head.calibrated(), fitted.embedding

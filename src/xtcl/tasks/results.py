@@ -104,3 +104,5 @@ class FittedEmbedding:
     embedding: Tensor
     losses: tuple[tuple[float, ...], ...]
     validation_score: float = NO_SCORE
+    widths: tuple[int, ...] = ()
+    """Columns of each encoder, before those of the attributes; known during a fit."""

@@ -19,6 +19,7 @@ from xtcl.relations.view import TrainingView
 from xtcl.renamed import TASK_METHODS, warn_renamed
 from xtcl.sampling.folds import Fold
 from xtcl.sampling.positive_lists import PositiveLists
+from xtcl.tasks.blend import Blend
 from xtcl.tasks.link_head import SignalHead
 from xtcl.tasks.results import FittedEmbedding, Predictions
 from xtcl.tasks.training_data import TrainingData
@@ -66,6 +67,12 @@ class Task(ABC):
         """
         return Selected(config.ensembles[0])
 
+    def fit_chosen(
+        self, data: TrainingData, fitted: FittedEmbedding, choice: Selected, seed: int
+    ) -> Any:
+        """The heads that hidden labels chose, for tasks whose `choose` returns a blend."""
+        raise NotImplementedError(f"{type(self).__name__} chooses no heads by hidden labels.")
+
     @abstractmethod
     def fit_head(
         self,
@@ -102,25 +109,42 @@ class Task(ABC):
 
 @dataclass(frozen=True)
 class Selected:
-    """What a task chose: an ensemble, and for links the head that did best with it."""
+    """What a task chose: an ensemble, and what predicts from it.
+
+    That is for links the scorer that did best, for nodes the blend that hidden labels chose.
+    """
 
     ensemble: EnsembleConfig
     scorer: SignalHead | None = None
+    blend: Blend | None = None
 
     def to_tensors(self) -> dict[str, Tensor]:
         """The choice for a checkpoint."""
-        text = json.dumps(to_builtin(asdict(self.ensemble))).encode()
         scorer = {} if self.scorer is None else self.scorer.to_tensors()
         arrays = {f"scorer.{name}": torch.from_numpy(array) for name, array in scorer.items()}
-        return arrays | {"plan": torch.frombuffer(bytearray(text), dtype=torch.uint8)}
+        if self.blend is not None:
+            arrays["blend"] = _text(asdict(self.blend))
+        return arrays | {"plan": _text(asdict(self.ensemble))}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Selected:
         """The choice that `to_tensors` wrote."""
-        ensemble = EnsembleConfig.from_dict(json.loads(tensors["plan"].numpy().tobytes()))
+        ensemble = EnsembleConfig.from_dict(_read(tensors["plan"]))
         scorer = {
             name.removeprefix("scorer."): tensor.numpy()
             for name, tensor in tensors.items()
             if name.startswith("scorer.")
         }
-        return cls(ensemble, SignalHead.from_tensors(scorer) if scorer else None)
+        blend = Blend.from_dict(_read(tensors["blend"])) if "blend" in tensors else None
+        return cls(ensemble, SignalHead.from_tensors(scorer) if scorer else None, blend)
+
+
+def _text(values: dict[str, Any]) -> Tensor:
+    """Plain values as JSON, for a checkpoint, which holds tensors alone."""
+    encoded = json.dumps(to_builtin(values)).encode()
+    return torch.frombuffer(bytearray(encoded), dtype=torch.uint8)
+
+
+def _read(text: Tensor) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(text.numpy().tobytes())
+    return values
