@@ -429,7 +429,7 @@ def prepare_rows(
 ) -> PreparedRows:
     """Check, centre, scale and rotate training rows [n, d] with class codes [n]."""
     rows = checked_rows(embedding, "The embedding", device)
-    classes, codes = _checked_labels(labels, len(rows))
+    classes, codes = checked_labels(labels, len(rows))
     mean = rows.mean(dim=0, dtype=torch.float64)
     centred = _centre(rows, mean)
     scale = 1.0 if normalise else _root_mean_square(centred)
@@ -465,7 +465,7 @@ def take_rows(rows: Tensor, nodes: np.ndarray) -> Tensor:
     return rows[torch.from_numpy(nodes).to(rows.device)]
 
 
-def _checked_labels(labels: ArrayLike, num_rows: int) -> tuple[Codes, Codes]:
+def checked_labels(labels: ArrayLike, num_rows: int) -> tuple[Codes, Codes]:
     """The classes present, and each label as a position among them."""
     values = np.asarray(labels)
     if values.shape != (num_rows,) or not np.issubdtype(values.dtype, np.integer):
