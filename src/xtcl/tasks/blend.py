@@ -9,22 +9,36 @@ blocks and weights (`xtcl.tasks.hidden_labels`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from xtcl.config import EnsembleConfig
 from xtcl.errors import DataError
+from xtcl.graph.validation import Attributes
 from xtcl.nn.ensemble import HOPS
 from xtcl.tasks.logistic import LogisticHead
+from xtcl.tasks.trees import BoostedTrees, fit_trees, tree_columns
+from xtcl.training.trainer import seeded
 
-Blocks = Mapping[str, tuple[tuple[int, int], ...]]
-"""The ranges of columns of each block, by name."""
+Ranges = tuple[tuple[int, int], ...]
+"""Columns of an embedding, as first and one past the last."""
+
+Blocks = Mapping[str, Ranges]
+"""The columns of each block, by name."""
+
+OfRows = Callable[[slice], NDArray[np.float64]]
+"""Class probabilities of a slice of the nodes."""
+
+NUM_DIRECTIONS = 32
+"""Directions of an embedding that trees read: splits along thousands of columns find noise."""
 
 ATTRIBUTES = tuple(f"attributes-{hops}" for hops in HOPS)
 """The blocks of the attributes, smoothed 0, 1 and 2 times."""
@@ -32,7 +46,7 @@ ATTRIBUTES = tuple(f"attributes-{hops}" for hops in HOPS)
 
 def column_blocks(ensemble: EnsembleConfig, widths: Sequence[int], num_attributes: int) -> Blocks:
     """The blocks of an embedding whose encoders have the given widths."""
-    blocks: dict[str, tuple[tuple[int, int], ...]] = {}
+    blocks: dict[str, Ranges] = {}
     end = 0
     for encoder, width in zip(ensemble.encoders, widths, strict=True):
         start, end = end, end + width
@@ -44,7 +58,7 @@ def column_blocks(ensemble: EnsembleConfig, widths: Sequence[int], num_attribute
     return blocks
 
 
-def columns_of(embedding: Tensor, ranges: Sequence[tuple[int, int]]) -> Tensor:
+def columns_of(embedding: Tensor, ranges: Ranges) -> Tensor:
     """The columns of an embedding that lie in the ranges."""
     if len(ranges) == 1:
         ((start, end),) = ranges
@@ -53,16 +67,25 @@ def columns_of(embedding: Tensor, ranges: Sequence[tuple[int, int]]) -> Tensor:
 
 
 class Member(NamedTuple):
-    """One head of a blend: what it reads, and what hidden labels said of it."""
+    """One head of a blend: what it is and reads, and what hidden labels said of it."""
 
     name: str
+    kind: str
+    """One of `xtcl.config.HEADS`."""
     blocks: tuple[str, ...]
+    """Of the embedding; trees read directions of them, beside columns of their own."""
     weight: float
     C: float
+    """That of a logistic head; trees have none."""
     inverse_temperature: float
     log_loss: float
     """Mean over the hidden labels."""
     accuracy: float
+
+    @property
+    def reads_encoders(self) -> bool:
+        """Whether what was trained by contrast counts in it."""
+        return not set(self.blocks) <= set(ATTRIBUTES)
 
 
 @dataclass(frozen=True)
@@ -92,47 +115,164 @@ class Blend:
             + "; ".join(f"{m.name} {m.log_loss:.3f}, {100 * m.accuracy:.1f} %" for m in ranked)
             + "."
         )
-        if all(set(member.blocks) <= set(ATTRIBUTES) for member in chosen):
+        if not any(member.reads_encoders for member in chosen):
             lines.append("What was learned by contrast counts for nothing here.")
         return lines
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Blend:
         """The blend whose `dataclasses.asdict` went through JSON."""
-        members = tuple(Member(*each)._replace(blocks=tuple(each[1])) for each in stored["members"])
+        members = tuple(Member(*each)._replace(blocks=tuple(each[2])) for each in stored["members"])
         return cls(members, stored["num_hidden"])
+
+
+class NodeRows(NamedTuple):
+    """What heads read of all nodes of a graph: embedding, attributes, links and training labels."""
+
+    embedding: Tensor
+    attributes: Attributes
+    adjacency: sp.csr_array
+    labels: NDArray[np.int64]
+    """Codes, -1 where there is none."""
+
+
+@dataclass(frozen=True)
+class LinearMember:
+    """A logistic head on some columns of the embedding."""
+
+    kind: ClassVar[str] = "logistic"
+
+    ranges: Ranges
+    head: LogisticHead
+
+    def probabilities(self, rows: NodeRows, num_classes: int) -> OfRows:
+        """The function that computes the class probabilities of a slice of the nodes."""
+        return lambda part: self.head.predict_proba(
+            columns_of(rows.embedding[part], self.ranges), num_classes
+        )
+
+    def to_tensors(self) -> dict[str, NDArray[Any]]:
+        """Everything as arrays."""
+        return {"ranges": np.array(self.ranges, dtype=np.int64), **self.head.to_tensors()}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, NDArray[Any]]) -> LinearMember:
+        """The member that `to_tensors` wrote."""
+        head = LogisticHead.from_tensors(tensors)
+        return cls(_read_ranges(tensors["ranges"], len(head.mean_)), head)
+
+
+@dataclass(frozen=True)
+class TreesMember:
+    r"""Boosted trees on `tree_columns` and on the main directions of some columns of the embedding.
+
+    The directions are the leading principal ones, (z_u - mean) D.
+    """
+
+    kind: ClassVar[str] = "trees"
+
+    ranges: Ranges
+    mean: NDArray[np.float32]
+    directions: NDArray[np.float32]
+    """D, [columns, number of directions]"""
+    trees: BoostedTrees
+
+    @classmethod
+    def fit(cls, rows: NodeRows, ranges: Ranges, num_classes: int, *, seed: int) -> TreesMember:
+        """Fit to the nodes that have a label; not calibrated."""
+        columns = columns_of(rows.embedding, ranges)
+        mean = columns.mean(dim=0)
+        with seeded(seed, columns.device):
+            number = min(NUM_DIRECTIONS, *columns.shape)
+            _, _, directions = torch.svd_lowrank(columns - mean, q=number, niter=4)
+        known = np.flatnonzero(rows.labels >= 0)
+        read = _columns_with(rows, (columns - mean) @ directions, num_classes)[known]
+        trees = fit_trees(read, rows.labels[known], seed=seed, folds=0)
+        return cls(ranges, mean.cpu().numpy(), directions.cpu().numpy(), trees)
+
+    def columns(self, rows: NodeRows, num_classes: int) -> sp.csr_array:
+        """What the trees read of every node."""
+        mean, directions = (
+            torch.from_numpy(part).to(rows.embedding) for part in (self.mean, self.directions)
+        )
+        projected = (columns_of(rows.embedding, self.ranges) - mean) @ directions
+        return _columns_with(rows, projected, num_classes)
+
+    def probabilities(self, rows: NodeRows, num_classes: int) -> OfRows:
+        """The function that computes the class probabilities of a slice of the nodes."""
+        columns = self.columns(rows, num_classes)
+        return lambda part: self.trees.predict_proba(columns[part], num_classes)
+
+    def scores(self, rows: NodeRows, nodes: NDArray[np.int64], num_classes: int) -> Tensor:
+        """The class scores [n, classes with a label] of some nodes."""
+        return torch.from_numpy(
+            self.trees.decision_function(self.columns(rows, num_classes)[nodes])
+        )
+
+    def calibrated(self, inverse_temperature: float) -> TreesMember:
+        """The same with its scores multiplied by that factor."""
+        trees = replace(self.trees, inverse_temperature_=inverse_temperature)
+        return replace(self, trees=trees.calibrated())
+
+    def to_tensors(self) -> dict[str, NDArray[Any]]:
+        """Everything as arrays."""
+        own = {"mean": self.mean, "directions": self.directions}
+        trees = {f"trees.{name}": each for name, each in self.trees.to_tensors().items()}
+        return {"ranges": np.array(self.ranges, dtype=np.int64), **own, **trees}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, NDArray[Any]]) -> TreesMember:
+        """The member that `to_tensors` wrote."""
+        mean, directions = tensors["mean"], tensors["directions"]
+        finite = np.isfinite(mean).all() and np.isfinite(directions).all()
+        if mean.ndim != 1 or directions.ndim != 2 or len(directions) != len(mean) or not finite:
+            raise DataError(
+                "The tensors 'mean' and 'directions' of the saved trees do not fit each other; fit "
+                "and save the model again."
+            )
+        trees = BoostedTrees.from_tensors(_below("trees", tensors))
+        return cls(_read_ranges(tensors["ranges"], len(mean)), mean, directions, trees)
+
+
+def _columns_with(rows: NodeRows, projected: Tensor, num_classes: int) -> sp.csr_array:
+    """What trees read of every node."""
+    extra = np.asarray(projected.cpu().numpy())
+    return tree_columns(rows.attributes, rows.adjacency, rows.labels, num_classes, extra=extra)
+
+
+_MEMBERS: dict[str, type[LinearMember | TreesMember]] = {
+    each.kind: each for each in (LinearMember, TreesMember)
+}
 
 
 @dataclass(frozen=True)
 class BlendedHead:
-    """Fitted heads with their weights; `predict_proba` is their weighted mean."""
+    """Fitted heads with their weights; its probabilities are their weighted mean."""
 
     weights: NDArray[np.float64]
-    heads: tuple[LogisticHead, ...]
-    ranges: tuple[tuple[tuple[int, int], ...], ...]
-    """The columns of the embedding that each head reads."""
-    blend: Blend | None = field(default=None, compare=False)
+    members: tuple[LinearMember | TreesMember, ...]
+    blend: Blend
 
-    def calibrated(self) -> BlendedHead:
-        """The same head: its parts are calibrated."""
-        return self
+    def probabilities(self, rows: NodeRows, num_classes: int) -> OfRows:
+        """The function that computes the class probabilities of a slice of the nodes."""
+        each = [member.probabilities(rows, num_classes) for member in self.members]
 
-    def predict_proba(
-        self, embedding: Tensor | np.ndarray, num_classes: int
-    ) -> NDArray[np.float64]:
-        """Probabilities [n, num_classes]."""
-        rows = torch.as_tensor(embedding)
-        answer = np.zeros((len(rows), num_classes))
-        for weight, head, ranges in zip(self.weights, self.heads, self.ranges, strict=True):
-            answer += weight * head.predict_proba(columns_of(rows, ranges), num_classes)
-        return answer
+        def of_rows(part: slice) -> NDArray[np.float64]:
+            found = zip(self.weights, (compute(part) for compute in each), strict=True)
+            return np.asarray(sum(weight * own for weight, own in found))
+
+        return of_rows
 
     def to_tensors(self) -> dict[str, NDArray[Any]]:
         """Everything as arrays, for a safetensors file."""
-        stored: dict[str, NDArray[Any]] = {"blend.weights": self.weights}
-        for number, (head, ranges) in enumerate(zip(self.heads, self.ranges, strict=True)):
-            stored[f"{number}.ranges"] = np.array(ranges, dtype=np.int64)
-            stored |= {f"{number}.{name}": each for name, each in head.to_tensors().items()}
+        account = json.dumps(asdict(self.blend)).encode()
+        stored: dict[str, NDArray[Any]] = {
+            "blend.weights": self.weights,
+            "blend.account": np.frombuffer(account, dtype=np.uint8),
+        }
+        for number, member in enumerate(self.members):
+            own = {f"{member.kind}.{name}": each for name, each in member.to_tensors().items()}
+            stored |= {f"{number}.{name}": each for name, each in own.items()}
         return stored
 
     @classmethod
@@ -144,35 +284,45 @@ class BlendedHead:
                 "The tensor 'blend.weights' of the saved head holds no positive weights that sum "
                 "to 1; fit and save the model again."
             )
-        heads, ranges = [], []
+        members: list[LinearMember | TreesMember] = []
         for number in range(len(weights)):
-            own = {
-                name.removeprefix(f"{number}."): each
-                for name, each in tensors.items()
-                if name.startswith(f"{number}.")
-            }
-            try:
-                columns = own.pop("ranges")
-                heads.append(LogisticHead.from_tensors(own))
-            except KeyError as missing:
+            own = _below(str(number), tensors)
+            kind = next((name for name in _MEMBERS if any(k.startswith(name) for k in own)), None)
+            if kind is None:
                 raise DataError(
-                    f"The saved blend of heads lacks {missing} of head {number}; fit and save the "
+                    f"The saved blend lacks head {number} of {len(weights)}; fit and save the "
                     "model again."
-                ) from missing
-            width = len(heads[-1].mean_)
-            if (
-                columns.ndim != 2
-                or columns.shape[1:] != (2,)
-                or (columns < 0).any()
-                or (columns[:, 1] - columns[:, 0]).sum() != width
-            ):
-                raise DataError(
-                    f"The tensor '{number}.ranges' of the saved head does not name the {width} "
-                    "columns that it reads; fit and save the model again."
                 )
-            ranges.append(tuple((int(start), int(end)) for start, end in columns))
-        return cls(weights, tuple(heads), tuple(ranges))
+            members.append(_MEMBERS[kind].from_tensors(_below(kind, own)))
+        blend = Blend.from_dict(json.loads(tensors["blend.account"].tobytes()))
+        return cls(weights, tuple(members), blend)
 
-    def with_choice(self, blend: Blend) -> BlendedHead:
-        """The same with the account of the choice."""
-        return replace(self, blend=blend)
+
+def class_probabilities_of(
+    head: LogisticHead | BlendedHead, rows: NodeRows, num_classes: int
+) -> OfRows:
+    """The function that computes the calibrated class probabilities of a slice of the nodes."""
+    if isinstance(head, BlendedHead):
+        return head.probabilities(rows, num_classes)
+    calibrated = head.calibrated()
+    return lambda part: calibrated.predict_proba(rows.embedding[part], num_classes)
+
+
+def _below(name: str, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The tensors whose names begin with `name` and a dot, under what follows it."""
+    return {
+        key.removeprefix(f"{name}."): each
+        for key, each in tensors.items()
+        if key.startswith(f"{name}.")
+    }
+
+
+def _read_ranges(stored: NDArray[Any], width: int) -> Ranges:
+    """Ranges of columns, which must be `width` columns together."""
+    fits = stored.ndim == 2 and stored.shape[1] == 2 and stored.dtype == np.int64
+    if not fits or (stored < 0).any() or int((stored[:, 1] - stored[:, 0]).sum()) != width:
+        raise DataError(
+            f"The tensor 'ranges' of a saved head does not name the {width} columns that it "
+            "reads; fit and save the model again."
+        )
+    return tuple((int(start), int(end)) for start, end in stored)

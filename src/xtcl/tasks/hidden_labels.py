@@ -4,22 +4,23 @@ The training labels are divided into P parts. Each part is hidden in turn from t
 relations, sampler, training and heads see the other labels only. So every training label gets a
 prediction from a fit that has not seen it, and these predictions choose:
 
-1. C of each candidate, as the posterior mean of `choose_c`, and its calibration.
+1. C of each logistic candidate, as `choose_c` does, and the calibration of each candidate.
 2. The candidate that is taken alone: the first in order of preference whose log loss is within one
-   standard error of the lowest. With few labels the error is large, and the first one is taken.
-3. The weights of a blend, by the likelihood of the mixture with a prior of one label for each
-   candidate. The blend is taken if it beats the single candidate by more than one standard error.
+   standard error of the lowest. With few labels that error is large, and the first one is taken.
+3. The weights of a blend: those of the likeliest mixture, with a prior of one label in all.
 
-.. math:: \max_w \sum_u \log \sum_m w_m \, p_m(y_u \mid u) + \sum_m \tfrac 1M \log w_m
+.. math:: \max_w \sum_u \log \sum_m w_m \, p_m(y_u \mid u) + \frac 1M \sum_m \log w_m
 
-After Wolpert, "Stacked generalization", Neural Networks 5, 1992, and Breiman and others,
-"Classification and Regression Trees", 1984 (the rule of one standard error). Cost: P fits of
-sampler and encoders with fewer labels; what depends on no label is computed once.
+The blend is taken if its log loss is below that of the single candidate by more than one standard
+error. After Wolpert, "Stacked generalization", Neural Networks 5, 1992, and, for the rule of one
+standard error, Breiman and others, "Classification and Regression Trees", 1984.
+
+Cost: P fits of sampler, encoders and heads with fewer labels. What reads no label is computed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -32,7 +33,11 @@ from xtcl.tasks.blend import (
     Blend,
     BlendedHead,
     Blocks,
+    LinearMember,
     Member,
+    NodeRows,
+    Ranges,
+    TreesMember,
     column_blocks,
     columns_of,
 )
@@ -40,7 +45,7 @@ from xtcl.tasks.logistic import (
     C_VALUES,
     Codes,
     Floats,
-    held_out_log_probabilities,
+    held_out_scores_by_c,
     logistic_at,
     pooled_choice,
     stratified_folds,
@@ -55,34 +60,36 @@ if TYPE_CHECKING:
 
 _PRIOR_LABELS = 1.0
 _MIXTURE_STEPS = 1000
+_MIXTURE_TOLERANCE = 1e-8
 _MIN_WEIGHT = 0.02
-"""Heads with a smaller weight are left out: they cost a fit and change next to nothing."""
+"""A head with a smaller weight is left out: it costs a fit and changes next to nothing."""
 
 
 class Candidate(NamedTuple):
-    """A head that could answer: a name for people, and the blocks of columns that it reads."""
+    """A head that could answer: a name for people, its kind, and the blocks that it reads."""
 
     name: str
+    kind: str
     blocks: tuple[str, ...]
 
 
-def candidates(blocks: Blocks) -> list[Candidate]:
+def candidates(blocks: Blocks, heads: Sequence[str]) -> list[Candidate]:
     """What is compared, in order of preference.
 
-    First all encoders beside the attributes, then those of one strategy, then the attributes alone.
+    First logistic heads: on all encoders beside the attributes, on those of one strategy, on the
+    attributes alone, smoothed or not. Then trees.
     """
     attributes = tuple(name for name in ATTRIBUTES if name in blocks)
     strategies = tuple(name for name in blocks if name not in ATTRIBUTES)
-    found = [Candidate(f"{name} positives", (name, *attributes)) for name in strategies]
+    read = {f"{name} positives": (name, *attributes) for name in strategies}
     if len(strategies) > 1:
-        together = Candidate(f"{' and '.join(strategies)} positives", (*strategies, *attributes))
-        found = [together, *found]
+        together = f"{' and '.join(strategies)} positives"
+        read = {together: (*strategies, *attributes), **read}
     if attributes:
-        found += [
-            Candidate("attributes over links", attributes),
-            Candidate("attributes", attributes[:1]),
-        ]
-    return found
+        read |= {"attributes over links": attributes, "attributes": attributes[:1]}
+    found = [Candidate(name, LinearMember.kind, of) for name, of in read.items()]
+    found.append(Candidate("boosted trees", TreesMember.kind, strategies))
+    return [candidate for candidate in found if candidate.kind in heads]
 
 
 def choose_by_hidden_labels(data: TrainingData, config: FitConfig, trial: Trial) -> Selected:
@@ -90,76 +97,74 @@ def choose_by_hidden_labels(data: TrainingData, config: FitConfig, trial: Trial)
     ensemble, seed = config.ensembles[0], trial.options.seed
     known, codes = data.labelled, data.known_labels
     part_of = stratified_folds(codes, config.hidden_parts, seed)
-    tried: dict[Candidate, list[Tensor]] = {}
     parts = np.unique(part_of[part_of >= 0])
+    if not len(parts):
+        return Selected(ensemble)  # every class has one label: nothing can be hidden
+    tried: dict[Candidate, list[Tensor]] = {}
     for part in parts:
+        hidden = known[part_of == part]
         labels = data.labels.copy()
-        labels[known[part_of == part]] = -1
-        graph = data.graph.with_labels(labels)
-        fitted = trial.fit_part(int(part), graph, ensemble)
+        labels[hidden] = -1
+        side = TrainingData(data.graph.with_labels(labels))
+        fitted = trial.fit_part(int(part), side.graph, ensemble)
         with trial.options.progress.stage("comparing heads", 1) as advance:
-            for candidate, scores in _hidden_scores(
-                fitted, graph.num_attributes, known, codes, part_of == part
-            ):
+            for candidate, scores in _hidden_scores(side, fitted, hidden, config.heads, seed):
                 tried.setdefault(candidate, []).append(scores)
             advance(1)
-    if not len(parts):
-        return Selected(ensemble, blend=None)
+    places = np.unique(codes, return_inverse=True)[1]
     order = np.concatenate([np.flatnonzero(part_of == part) for part in parts])
-    return Selected(ensemble, blend=_blend(tried, np.unique(codes, return_inverse=True)[1][order]))
+    return Selected(ensemble, blend=_blend(tried, places[order]))
 
 
 def _hidden_scores(
-    fitted: FittedEmbedding, num_attributes: int, known: Codes, codes: Codes, hidden: np.ndarray
-) -> list[tuple[Candidate, Tensor]]:
-    """For each candidate the class scores [C, hidden nodes, classes] under each C."""
-    blocks = column_blocks(fitted.ensemble, fitted.widths, num_attributes)
-    shown_rows = take_rows(fitted.embedding, known[~hidden])
-    hidden_rows = take_rows(fitted.embedding, known[hidden])
-    found = []
-    for candidate in candidates(blocks):
+    side: TrainingData, fitted: FittedEmbedding, hidden: Codes, heads: Sequence[str], seed: int
+) -> Iterator[tuple[Candidate, Tensor]]:
+    """For each candidate the class scores [C, hidden nodes, classes], where trees have one C."""
+    blocks = column_blocks(fitted.ensemble, fitted.widths, side.graph.num_attributes)
+    known, codes = side.labelled, side.known_labels
+    rows = node_rows(side, fitted)
+    for candidate in candidates(blocks, heads):
         ranges = ranges_of(candidate.blocks, blocks)
-        scores = held_out_log_probabilities(
-            columns_of(shown_rows, ranges), codes[~hidden], columns_of(hidden_rows, ranges)
-        )
-        found.append((candidate, scores))
-    return found
+        if candidate.kind == TreesMember.kind:
+            trees = TreesMember.fit(rows, ranges, side.graph.num_classes, seed=seed)
+            scores = trees.scores(rows, hidden, side.graph.num_classes)[None]
+        else:
+            shown, held_out = (
+                columns_of(take_rows(fitted.embedding, nodes), ranges) for nodes in (known, hidden)
+            )
+            scores = held_out_scores_by_c(shown, codes, held_out, C_VALUES)
+        yield candidate, scores
 
 
-def ranges_of(names: Sequence[str], blocks: Blocks) -> tuple[tuple[int, int], ...]:
+def node_rows(side: TrainingData, fitted: FittedEmbedding) -> NodeRows:
+    """What heads read of all nodes."""
+    graph = side.graph
+    return NodeRows(fitted.embedding, graph.attributes, graph.adjacency, side.labels)
+
+
+def ranges_of(names: Sequence[str], blocks: Blocks) -> Ranges:
     """The ranges of columns of several blocks."""
     return tuple(each for name in names for each in blocks[name])
 
 
 def _blend(tried: dict[Candidate, list[Tensor]], codes: Codes) -> Blend:
-    """Choose C, calibration and weights from the scores of all hidden labels."""
-    on_hidden = []
-    members = []
+    """Choose C, calibration and weights by the scores of all hidden labels."""
+    likelihoods, members = [], []
     for candidate, parts in tried.items():
-        C, factor, log_probabilities = pooled_choice(torch.cat(parts, dim=1), codes, C_VALUES)
-        of_true = log_probabilities[np.arange(len(codes)), codes]
-        right = log_probabilities.argmax(axis=1) == codes
-        on_hidden.append(of_true)
-        members.append(
-            Member(
-                candidate.name,
-                candidate.blocks,
-                0.0,
-                C,
-                factor,
-                round(-float(of_true.mean()), 6),
-                round(float(right.mean()), 6),
-            )
-        )
-    weights = blend_weights(np.array(on_hidden))
-    return Blend(
-        tuple(m._replace(weight=float(w)) for m, w in zip(members, weights, strict=True)),
-        len(codes),
-    )
+        scores = torch.cat(parts, dim=1)
+        Cs = C_VALUES if candidate.kind == LinearMember.kind else (1.0,)
+        C, factor, log_probabilities = pooled_choice(scores, codes, Cs)
+        likelihoods.append(log_probabilities[np.arange(len(codes)), codes])
+        right = float((log_probabilities.argmax(axis=1) == codes).mean())
+        loss = -float(likelihoods[-1].mean())
+        members.append(Member(*candidate, 0.0, C, factor, round(loss, 6), round(right, 6)))
+    weights = blend_weights(np.array(likelihoods))
+    weighted = zip(members, weights.tolist(), strict=True)
+    return Blend(tuple(each._replace(weight=weight) for each, weight in weighted), len(codes))
 
 
 def blend_weights(log_likelihood: Floats) -> Floats:
-    """The weights [M] of candidates in order of preference.
+    """The weights [M] of candidates in order of preference; they sum to 1.
 
     `log_likelihood` [M, n] is that of each hidden label under each candidate.
     """
@@ -175,31 +180,27 @@ def blend_weights(log_likelihood: Floats) -> Floats:
 def first_within_error(log_likelihood: Floats) -> int:
     """The first candidate whose mean is within one standard error of the best one's."""
     best = log_likelihood[int(log_likelihood.mean(axis=1).argmax())]
-    for number, own in enumerate(log_likelihood):
-        behind = best - own
-        if behind.mean() <= _standard_error(behind):
-            return number
-    raise AssertionError  # the best one is within its own error
+    behind = best - log_likelihood
+    within = [each.mean() <= _standard_error(each) for each in behind]
+    return within.index(True)
 
 
 def mixture_weights(log_likelihood: Floats) -> Floats:
-    """The likeliest weights of a mixture with the prior, by expectation maximisation."""
+    """The likeliest weights of a mixture under the prior, by expectation maximisation."""
     num_candidates, num_labels = log_likelihood.shape
     relative = np.exp(log_likelihood - log_likelihood.max(axis=0))
     weights = np.full(num_candidates, 1 / num_candidates)
     for _ in range(_MIXTURE_STEPS):
         shares = weights[:, None] * relative
-        shares /= shares.sum(axis=0)
-        expected = shares.sum(axis=1) + _PRIOR_LABELS / num_candidates
-        updated = expected / (num_labels + _PRIOR_LABELS)
-        if np.abs(updated - weights).max() < 1e-8:
+        expected = (shares / shares.sum(axis=0)).sum(axis=1) + _PRIOR_LABELS / num_candidates
+        last, weights = weights, expected / (num_labels + _PRIOR_LABELS)
+        if np.abs(weights - last).max() < _MIXTURE_TOLERANCE:
             break
-        weights = updated
-    return np.asarray(updated)
+    return np.asarray(weights)
 
 
 def mixture_likelihood(weights: Floats, log_likelihood: Floats) -> Floats:
-    """The log-likelihood of each label under the mixture."""
+    """The log-likelihood [n] of each label under the mixture."""
     largest = log_likelihood.max(axis=0)
     return np.asarray(np.log(weights @ np.exp(log_likelihood - largest)) + largest)
 
@@ -210,13 +211,18 @@ def _standard_error(values: Floats) -> float:
 
 def fit_blend(data: TrainingData, fitted: FittedEmbedding, blend: Blend, seed: int) -> BlendedHead:
     """Fit the heads that have a weight on all training labels."""
-    known, codes = data.labelled, data.known_labels
     blocks = column_blocks(fitted.ensemble, fitted.widths, data.graph.num_attributes)
-    heads, ranges = [], []
+    labelled = take_rows(fitted.embedding, data.labelled)
+    rows = node_rows(data, fitted)
+    heads: list[LinearMember | TreesMember] = []
     for member in blend.chosen:
-        read = ranges_of(member.blocks, blocks)
-        rows = columns_of(take_rows(fitted.embedding, known), read)
-        heads.append(logistic_at(rows, codes, member.C, member.inverse_temperature))
-        ranges.append(read)
+        ranges, factor = ranges_of(member.blocks, blocks), member.inverse_temperature
+        if member.kind == TreesMember.kind:
+            trees = TreesMember.fit(rows, ranges, data.graph.num_classes, seed=seed)
+            heads.append(trees.calibrated(factor))
+        else:
+            columns = columns_of(labelled, ranges)
+            head = logistic_at(columns, data.known_labels, member.C, factor)
+            heads.append(LinearMember(ranges, head))
     weights = np.array([member.weight for member in blend.chosen])
-    return BlendedHead(weights / weights.sum(), tuple(heads), tuple(ranges), blend)
+    return BlendedHead(weights / weights.sum(), tuple(heads), blend)

@@ -297,8 +297,8 @@ def choose_c(
     return ChosenC(C, accuracy[best], likelihood[best], factor, fits[_nearest(Cs[: len(fits)], C)])
 
 
-def held_out_log_probabilities(
-    rows: Tensor, labels: Codes, held_out: Tensor, Cs: Sequence[float] = C_VALUES
+def held_out_scores_by_c(
+    rows: Tensor, labels: Codes, held_out: Tensor, Cs: Sequence[float]
 ) -> Tensor:
     """Class scores [C, n, classes] of the rows `held_out` [n, d], by fits on other rows."""
     problem = prepare_rows(rows, labels, True, None)

@@ -13,7 +13,7 @@ from xtcl.errors import UsageError
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold, label_folds
 from xtcl.sampling.positive_lists import PositiveLists
-from xtcl.tasks.blend import BlendedHead
+from xtcl.tasks.blend import BlendedHead, NodeRows, class_probabilities_of
 from xtcl.tasks.hidden_labels import choose_by_hidden_labels, fit_blend
 from xtcl.tasks.logistic import LogisticHead, fit_logistic, refit_logistic, scored_rows, take_rows
 from xtcl.tasks.results import ComputedPredictions, FittedEmbedding, NodePredictions
@@ -67,21 +67,19 @@ HIDDEN_PARTS = 3
 
 
 def chosen_by_hidden_labels(encoder: str) -> FitConfig:
-    """The recipe that takes no rule for granted: hidden labels choose what answers.
+    """The recipe in which hidden labels choose what answers, in the place of fixed rules.
 
-    Every encoder is trained twice, with positives by the sampler and with uniform ones. How far
-    either is trusted beside the attributes, and C, is what hidden labels choose.
+    The encoder of one layer has the sampler's positives, that of two layers uniform ones. The
+    second is the same whatever labels are hidden, so it is trained once.
     """
     usual = NODE_ENSEMBLES.get(encoder, EnsembleConfig())
-    encoders = tuple(
-        replace(each, positives=strategy, trust_exponent=0.0)
-        for strategy in ("learned", "uniform")
-        for each in usual.encoders
-    )
+    named = zip(usual.encoders, ("learned", "uniform"), strict=False)
+    encoders = tuple(replace(each, positives=by, trust_exponent=0.0) for each, by in named)
     return FitConfig(
         SamplerConfig(prior_pairs=10),
         ensembles=(replace(usual, encoders=encoders),),
         hidden_parts=HIDDEN_PARTS,
+        heads=("logistic", "trees"),
     )
 
 
@@ -192,9 +190,7 @@ class NodeClassification(Task):
         self, head: LogisticHead | BlendedHead, fitted: FittedEmbedding, num_classes: int
     ) -> NodePredictions:
         """Class probabilities, calibrated."""
-        calibrated, z = head.calibrated(), fitted.embedding
-        return ComputedPredictions(
-            lambda rows: calibrated.predict_proba(z[rows], num_classes),
-            len(z),
-            scored_rows(z.shape[1]),
-        )
+        view, z = fitted.sampler.view_, fitted.embedding
+        rows = NodeRows(z, view.attributes, view.adjacency, view.labels)
+        compute = class_probabilities_of(head, rows, num_classes)
+        return ComputedPredictions(compute, len(z), scored_rows(z.shape[1]))
