@@ -256,7 +256,7 @@ def test_all_metrics_are_shown_beside_the_base_rate(tmp_path: Path) -> None:
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     test = metrics["test"]
     rows = {
-        "accuracy of the largest class": f"{100 * metrics['base_rate']:.2f} %",
+        "largest class (base rate)": f"{100 * metrics['base_rate']:.2f} %",
         "accuracy": f"{100 * test['accuracy']:.2f} %",
         "balanced accuracy": f"{100 * test['balanced_accuracy']:.2f} %",
         "macro F1": f"{100 * test['macro_f1']:.2f} %",

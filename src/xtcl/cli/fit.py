@@ -305,7 +305,7 @@ def _metrics_table(metrics: dict[str, Any]) -> Table:
     from xtcl.tasks.metrics import METRIC_TITLES, METRICS, displayed_score
 
     table = plain_table("test metric", metrics["method"], numbers=[metrics["method"]])
-    table.add_row("accuracy of the largest class", f"{100 * metrics['base_rate']:.2f} %")
+    table.add_row("largest class (base rate)", f"{100 * metrics['base_rate']:.2f} %")
     for name in METRICS["nodes"]:
         if name in metrics["test"]:
             figure = displayed_score(name, metrics["test"][name])
