@@ -20,7 +20,14 @@ import xtcl
 from xtcl import progress as module
 from xtcl.cli.console import Bars, print_warning
 from xtcl.cli.main import app
-from xtcl.progress import LogLines, Progress, TerminalBars, progress_of, visible_progress
+from xtcl.progress import (
+    LogLines,
+    PrefixedProgress,
+    Progress,
+    TerminalBars,
+    progress_of,
+    visible_progress,
+)
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (.*)")
 
@@ -132,7 +139,7 @@ def test_where_it_runs_decides(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_command_line_shows_what_suits_its_console(capsys: pytest.CaptureFixture[str]) -> None:
     def shown(console: Console) -> str:
-        with Bars(console, prefix="gcn: ").stage("training", 2) as advance:
+        with PrefixedProgress(Bars(console), "gcn: ").stage("training", 2) as advance:
             advance(2)
         stream = console.file
         return stream.getvalue() if isinstance(stream, io.StringIO) else ""

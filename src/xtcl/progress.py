@@ -37,6 +37,20 @@ class Progress:
         yield lambda done: None
 
 
+class PrefixedProgress(Progress):
+    """Stages of `listener` whose names begin with `prefix`."""
+
+    def __init__(self, listener: Progress, prefix: str) -> None:
+        self.listener = listener
+        self.prefix = prefix
+
+    @contextmanager
+    def stage(self, name: str, steps: int) -> Iterator[Advance]:
+        """The stage under its longer name."""
+        with self.listener.stage(self.prefix + name, steps) as advance:
+            yield advance
+
+
 class TerminalBars(Progress):
     """One bar a stage, with the time left, on standard error or on `console`."""
 

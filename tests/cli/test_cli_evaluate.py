@@ -42,7 +42,8 @@ def test_the_agreed_object(graph_file: Path, task: str, method: str, metric: str
     assert notes(result.stderr) == ""
     assert "done in" in result.stderr  # a log file is not empty
     output = json.loads(result.stdout)
-    assert list(output) == KEYS
+    assert list(output) == [*KEYS, "metrics"]
+    assert output["metrics"][metric] == {name: output[name] for name in ("mean", "stderr", "runs")}
     assert result.stdout.count("\n") == 1
     assert (output["dataset"], output["task"]) == (small_graph().name, task)
     assert (output["method"], output["metric"], output["seeds"]) == (method, metric, [5, 6])
@@ -129,11 +130,74 @@ def test_an_interrupt_is_130(graph_file: Path, monkeypatch: pytest.MonkeyPatch) 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("xtcl.model_selection.evaluation.evaluate", interrupted)
+    monkeypatch.setattr("xtcl.model_selection.evaluation.compare", interrupted)
     result = evaluate(graph_file)
     assert result.exit_code == 130
     assert result.stdout == ""
-    assert "Interrupted." in result.stderr
+    assert "Interrupted. Nothing is kept: the same command starts anew." in result.stderr
+
+
+def test_several_methods_and_their_differences(graph_file: Path) -> None:
+    options = ("--method", "gcn,Logistic,gcn,propagation", "--splits", "2")
+    result = evaluate(graph_file, *options, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert "gcn: training GCN" in result.stderr
+    output = json.loads(result.stdout)
+    assert list(output) == ["dataset", "task", "metric", "methods", "differences"]
+    names = ["gcn", "logistic", "propagation"]
+    assert [each["method"] for each in output["methods"]] == names
+    alone = json.loads(evaluate(graph_file, "--method", "gcn", "--splits", "2", "--json").stdout)
+    assert output["methods"][0] | {"seconds": 0} == alone | {"seconds": 0}
+    assert [list(each) for each in output["differences"]] == [
+        ["method", "to", "mean", "stderr", "runs"]
+    ] * 2
+    shown = evaluate(graph_file, *options)
+    lines = shown.stdout.splitlines()
+    assert lines[0].split() == ["method", "accuracy", "(%)", "minus", "gcn"]
+    assert [line.split()[0] for line in lines[1:4]] == names
+    for line, each, difference in zip(
+        lines[2:4], output["methods"][1:], output["differences"], strict=True
+    ):
+        assert f"{each['mean']:.2f} ± {each['stderr']:.2f}" in line
+        assert f"{difference['mean']:+.2f} ± {difference['stderr']:.2f}" in line
+    assert "2 split(s). ± is the standard error" in shown.stdout
+
+
+def test_another_metric(graph_file: Path) -> None:
+    options = ("--splits", "2", "--metric", "log_loss")
+    shown = evaluate(graph_file, "--method", "logistic", *options)
+    output = json.loads(evaluate(graph_file, "--method", "logistic", *options, "--json").stdout)
+    assert output["metric"] == "log_loss"
+    assert f"log_loss {output['mean']:.4f} ± {output['stderr']:.4f} over" in shown.stdout
+    table = evaluate(graph_file, "--method", "logistic,gcn", *options).stdout
+    assert "log_loss (less is better)" in table
+    assert f"{output['mean']:.4f}" in table
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--metric", "auc"), "There is no metric 'auc' of nodes."),
+        (("--metric", "roc_auc"), "Metric 'roc_auc' is for two classes, and graph"),
+        (("--method", "logistic,dgc"), "There is no method 'dgc'. Did you mean 'dgcn'?"),
+        (("--method", "gcn,sscl", "--task", "links"), "SSCL has no task 'links'."),
+        (("--method", "gcn,logistic", "--epochs", "3"), "gcn has no recipe."),
+    ],
+)
+def test_several_methods_are_checked_first(
+    graph_file: Path, options: tuple[str, ...], sentence: str
+) -> None:
+    result = evaluate(graph_file, *options)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert "done in" not in result.stderr
+
+
+def test_options_change_only_what_has_a_recipe(graph_file: Path) -> None:
+    options = ("--epochs", "2", "--splits", "1", "--json")
+    both = json.loads(evaluate(graph_file, "--method", "xtcl-gcn,logistic", *options).stdout)
+    ours = json.loads(evaluate(graph_file, *options).stdout)
+    assert both["methods"][0]["runs"] == ours["runs"]
 
 
 def test_repairs_are_said_on_stderr(tmp_path: Path) -> None:

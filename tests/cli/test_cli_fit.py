@@ -39,6 +39,7 @@ from xtcl.estimator import XTCL
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
+from xtcl.model_selection.controls import advice, quick_controls
 from xtcl.planning.memory_plan import NO_LIMIT, MemoryPlan, plan_fit, plan_stages
 from xtcl.planning.sizes import Sizes
 from xtcl.tasks import make_task
@@ -84,6 +85,9 @@ def test_nodes(graph_file: Path, tmp_path: Path) -> None:
     result = fit(graph_file, tmp_path / "run", "--json", "--seed", "3")
     assert result.exit_code == 0, result.stderr
     output = json.loads(result.stdout)
+    graph = small_graph()
+    assert graph.labels is not None
+    split = NodeSplit.from_json(json.loads((tmp_path / "run" / "split.json").read_text()))
     assert set(output) == {
         "dataset",
         "task",
@@ -95,16 +99,17 @@ def test_nodes(graph_file: Path, tmp_path: Path) -> None:
         "epochs",
         "seconds",
         "identity",
+        "base_rate",
         "out",
     }
+    labels = graph.labels[split.test].tolist()
+    assert output["base_rate"] == max(labels.count(c) for c in range(3)) / len(labels)
     stored = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert output == stored | {"out": str(tmp_path / "run")}
     assert (output["method"], output["metric"], output["seed"]) == ("xtcl-gcn", "accuracy", 3)
     assert output["compared"] == {"xtcl-gcn": output["test"]["accuracy"]}
     members = NodeClassification().recipe("gcn").ensembles[0].encoders
     assert output["epochs"] == [member.training.epochs for member in members]
-    graph = small_graph()
-    split = NodeSplit.from_json(json.loads((tmp_path / "run" / "split.json").read_text()))
     loaded = XTCL.load(tmp_path / "run")
     assert loaded.score(split, graph) == output["test"]["accuracy"]
     ours = XTCL(random_state=3, device="cpu").fit(graph, split)
@@ -241,6 +246,76 @@ def test_compare_scores_others_on_the_same_split(graph_file: Path, tmp_path: Pat
 
     alone = evaluate(small_graph(), "nodes", make_method("logistic"), splits=1, seed=0)
     assert compared["logistic"] == pytest.approx(alone.mean / 100, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_all_metrics_are_shown_beside_the_base_rate(tmp_path: Path) -> None:
+    block_model(60, num_classes=2, num_attributes=8, seed=0).save(tmp_path / "two.npz")
+    options = (tmp_path / "two.npz", tmp_path / "run", "--epochs", "2")
+    shown = fit(*options).stdout
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    test = metrics["test"]
+    rows = {
+        "largest class (base rate)": f"{100 * metrics['base_rate']:.2f} %",
+        "accuracy": f"{100 * test['accuracy']:.2f} %",
+        "balanced accuracy": f"{100 * test['balanced_accuracy']:.2f} %",
+        "macro F1": f"{100 * test['macro_f1']:.2f} %",
+        "log loss": f"{test['log_loss']:.4f}",
+        "ROC AUC": f"{100 * test['roc_auc']:.2f} %",
+        "average precision": f"{100 * test['average_precision']:.2f} %",
+    }
+    lines = shown.splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("test metric"))
+    for line, (name, figure) in zip(lines[start + 1 :], rows.items(), strict=False):
+        assert line.startswith(name)
+        assert line.removeprefix(name).strip() == figure
+    assert lines[start + 1 + len(rows)] == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["nodes", "links"])
+def test_all_quick_controls_are_ranked_and_do_not_touch_the_fit(
+    graph_file: Path, tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrink_recipes(monkeypatch, epochs=2)
+    options = ("--task", task)
+    assert fit(graph_file, tmp_path / "plain", *options).exit_code == 0
+    result = fit(graph_file, tmp_path / "run", *options, "--compare", "All,gcn")
+    assert result.exit_code == 0, result.stderr
+    plain, run = comparable(tmp_path / "plain"), comparable(tmp_path / "run")
+    assert {name for name in plain if plain[name] != run[name]} == {"metrics.json"}
+    metrics = run["metrics.json"]
+    compared = metrics["compared"]
+    assert set(compared) == {"xtcl-gcn", *quick_controls(task)}
+    assert list(compared.values()) == sorted(compared.values(), reverse=True)
+    split = json.loads((tmp_path / "run" / "split.json").read_text())
+    count = np.shape(split["test"])[-1]
+    assert metrics["advice"] == advice(compared, "xtcl-gcn", task, count)
+    assert set(metrics) - set(plain["metrics.json"]) == {"advice"}
+    lines = result.stdout.splitlines()
+    assert [line.split()[0] for line in lines[1 : 1 + len(compared)]] == list(compared)
+    assert lines[2 + len(compared)] == metrics["advice"]
+    again = fit(graph_file, tmp_path / "run", *options, "--compare", "all", "--resume")
+    assert metrics["advice"] in again.stdout
+
+
+@pytest.mark.slow
+def test_an_interrupted_comparison_keeps_the_fit(
+    graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("xtcl.model_selection.evaluation.score_method", interrupted)
+        result = fit(graph_file, tmp_path / "run", "--epochs", "2", "--compare", "gcn")
+    assert result.exit_code == 130
+    assert "give the same command with --resume" in result.stderr
+    assert not (tmp_path / "run" / "metrics.json").exists()
+    options = ("--epochs", "2", "--compare", "gcn")
+    assert fit(graph_file, tmp_path / "run", *options, "--resume").exit_code == 0
+    assert fit(graph_file, tmp_path / "plain", *options).exit_code == 0
+    assert comparable(tmp_path / "run") == comparable(tmp_path / "plain")
 
 
 @pytest.mark.slow

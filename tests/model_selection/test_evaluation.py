@@ -12,16 +12,18 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from small_runs import small_graph, small_model
+from small_runs import Recorder, small_graph, small_model
 
 from xtcl import model_selection
-from xtcl.baselines import make_method
+from xtcl.baselines import forget_method, make_method, register_method
 from xtcl.baselines.method import Method
 from xtcl.errors import DataError, UsageError
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak
 from xtcl.model_selection.evaluation import (
     Evaluation,
+    compare,
     evaluate,
     make_split,
     score_method,
@@ -29,13 +31,15 @@ from xtcl.model_selection.evaluation import (
 )
 from xtcl.model_selection.tuning import tune
 from xtcl.progress import Progress
+from xtcl.tasks.metrics import METRICS, score_test_side
 from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
-from xtcl.tasks.training_data import TrainingData
+from xtcl.tasks.training_data import TrainingData, training_data
 
 GRAPH = small_graph()
 
 
 KEYS = ["dataset", "task", "method", "metric", "mean", "stderr", "runs", "seeds", "seconds"]
+TWO = block_model(60, num_classes=2, num_attributes=8, seed=0)
 
 
 class Cheat(Method):
@@ -77,7 +81,8 @@ def test_figures_mean_and_standard_error() -> None:
     assert len(result.seconds) == 4
     assert (result.dataset, result.task) == (GRAPH.name, "nodes")
     assert (result.method, result.metric) == ("cheat", "accuracy")
-    assert list(result.to_json()) == KEYS
+    assert list(result.to_json()) == [*KEYS, "metrics"]
+    assert list(Evaluation.of("g", "nodes", "m", {0: (1.0, 2.0)}).to_json()) == KEYS
 
 
 def test_a_single_split_has_no_spread() -> None:
@@ -210,7 +215,7 @@ def test_a_name_or_an_estimator() -> None:
 
 def test_the_package_has_the_functions() -> None:
     # Not as attributes: whoever imported a module of an old name has that in their place.
-    for found in (evaluate, make_split, tune):
+    for found in (compare, evaluate, make_split, tune):
         assert model_selection.__getattr__(found.__name__) is found
     assert list(signature(evaluate).parameters)[:3] == ["method", "graph", "splits"]
 
@@ -246,3 +251,101 @@ def test_options_of_the_wrong_kind_are_named(options: dict[str, Any], sentence: 
 def test_a_split_for_an_unknown_task_is_refused() -> None:
     with pytest.raises(UsageError, match=r"There is no task 'node'\. Did you mean 'nodes'"):
         make_split(GRAPH, "node", 0)
+
+
+# All metrics of a run, and several methods on the same splits.
+
+
+def guess(data: TrainingData, seed: int) -> np.ndarray:
+    """Probabilities that say little."""
+    chances = np.random.default_rng(seed).random((data.graph.num_nodes, data.graph.num_classes))
+    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
+
+def test_every_metric_has_its_mean_and_error() -> None:
+    result = evaluate(guess, TWO, 3, seed=2)
+    assert tuple(result.metrics) == METRICS["nodes"]
+    own = result.metrics["accuracy"]
+    assert (own.mean, own.stderr, own.runs) == (result.mean, result.stderr, result.runs)
+    assert TWO.labels is not None
+    for name, spread in result.metrics.items():
+        figures = []
+        for seed in result.seeds:
+            split = make_split(TWO, "nodes", seed)
+            answer = NodePredictions(guess(training_data(TWO, split), seed))
+            score = score_test_side(answer, TWO, split)[name]
+            figures.append(round(score if name == "log_loss" else 100 * score, 4))
+        assert spread.runs == figures
+        assert spread.mean == pytest.approx(np.mean(figures), abs=1e-4)
+        assert spread.stderr == pytest.approx(stats.sem(figures), abs=1e-4)
+        chosen = evaluate(guess, TWO, 3, seed=2, metric=name)
+        assert (chosen.metric, chosen.runs) == (name, figures)
+        assert chosen.metrics == result.metrics
+    assert tuple(evaluate("logistic", TWO, 1, task="links").metrics) == METRICS["links"]
+
+
+def test_a_metric_that_a_split_does_not_define() -> None:
+    assert TWO.labels is not None
+    firsts = np.flatnonzero(TWO.labels == 0)
+    known = np.concatenate([firsts[:3], np.flatnonzero(TWO.labels == 1)])
+    splits = [make_split(TWO, "nodes", 0), NodeSplit(np.sort(known), firsts[3:])]
+    assert "roc_auc" in evaluate(guess, TWO, splits[0]).metrics
+    assert "roc_auc" not in evaluate(guess, TWO, splits).metrics
+    with pytest.raises(DataError, match="'roc_auc' is not defined on split 1: the test nodes are"):
+        evaluate(guess, TWO, splits, metric="roc_auc")
+    with pytest.raises(UsageError, match=r"'roc_auc' is for two classes, and graph '.*' has 3"):
+        evaluate(guess, GRAPH, splits=2, metric="roc_auc")
+
+
+def test_methods_are_compared_on_the_same_splits() -> None:
+    listener = Recorder()
+    result = compare(["logistic", guess, zeros], TWO, 3, seed=1, progress=listener)
+    alone = [evaluate(method, TWO, 3, seed=1) for method in ("logistic", guess, zeros)]
+    assert [each.runs for each in result.methods] == [each.runs for each in alone]
+    assert [each.method for each in result.methods] == ["logistic", "guess", "zeros"]
+    assert [(each.method, each.to) for each in result.differences] == [
+        ("guess", "logistic"),
+        ("zeros", "logistic"),
+    ]
+    for each, own in zip(result.differences, alone[1:], strict=True):
+        paired = [a - b for a, b in zip(own.runs, alone[0].runs, strict=True)]
+        assert each.runs == pytest.approx(paired, abs=1e-9)
+        assert each.mean == pytest.approx(sum(paired) / 3, abs=1e-4)
+        assert each.stderr == pytest.approx(stats.sem(paired), abs=1e-4)
+    assert {name.partition(": ")[0] for name, *_ in listener.stages} == {"logistic"}
+    output = result.to_json()
+    assert list(output) == ["dataset", "task", "metric", "methods", "differences"]
+    assert (output["task"], output["metric"]) == ("nodes", "accuracy")
+    assert list(output["methods"][0]) == [*KEYS, "metrics"]  # type: ignore[index]
+    single = compare([zeros], TWO, 1, metric="log_loss")
+    assert (single.metric, single.differences) == ("log_loss", [])
+
+
+def test_a_comparison_that_cannot_be_made_starts_no_fit() -> None:
+    cheat = Cheat({})
+    only_links = Cheat({})
+    only_links.__dict__.update(name="only-links", title="Only links", tasks=frozenset({"links"}))
+    with pytest.raises(UsageError, match="Only links has no task 'nodes'"):
+        compare([cheat, only_links], GRAPH, 2)
+    with pytest.raises(UsageError, match="Two methods are called 'cheat': name one with register"):
+        compare([cheat, Cheat({})], GRAPH, 2)
+    with pytest.raises(UsageError, match="no metric 'f1' of nodes"):
+        compare([cheat], GRAPH, 2, metric="f1")
+    assert cheat.sides == []
+    with pytest.raises(UsageError, match="methods must be a list of methods"):
+        compare("logistic", GRAPH)
+    with pytest.raises(UsageError, match="methods must be a list of methods"):
+        compare([], GRAPH)
+
+
+def test_two_estimators_are_told_apart_by_registered_names() -> None:
+    register_method("few", small_model(epochs=1))
+    register_method("more", small_model(epochs=2))
+    try:
+        assert [each.method for each in compare(["few", "more"], GRAPH, 1).methods] == [
+            "few",
+            "more",
+        ]
+    finally:
+        for name in ("few", "more"):
+            forget_method(name)

@@ -16,6 +16,7 @@ from small_runs import Recorder, small_graph, small_model
 
 from xtcl.errors import NotFittedError, UsageError
 from xtcl.estimator import XTCL
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, node_split
 from xtcl.report.data_health import data_health
@@ -26,6 +27,7 @@ from xtcl.report.scores import MAX_MATRIX_CLASSES, node_test, reliability, wilso
 from xtcl.report.weights import RelationRow
 from xtcl.report.words import calibration_text, caution_sentences, signals_text
 from xtcl.tasks.custom import CustomTask
+from xtcl.tasks.metrics import METRICS
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
 
@@ -57,6 +59,25 @@ def test_the_test_side_of_nodes() -> None:
     assert found.reliability == reliability(
         chances.max(axis=1)[split.test], said[split.test] == labels[split.test]
     )
+
+
+def test_two_classes_have_a_ranking() -> None:
+    graph = block_model(60, num_classes=2, num_attributes=8, seed=0)
+    assert graph.labels is not None
+    split = node_split(graph, 0.3, seed=0)
+    model = small_model(epochs=2).fit(graph, split)
+    found = node_test(RunFacts.of(model))
+    assert found is not None
+    expected = model.test_metrics(split)
+    for name in METRICS["nodes"]:
+        assert getattr(found, name) == expected[name]
+    page = render(summarise(model))
+    for name in ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "average_precision"):
+        assert f"{100 * expected[name]:.1f}" in page
+    assert f"For “<bdi>{graph.classes[1]}</bdi>” against the other class" in page
+    three = render(summarise(hostile_fit("nodes")))
+    assert "balanced accuracy" in three
+    assert "area under the ROC curve" not in three
 
 
 def test_reliability_against_a_loop() -> None:

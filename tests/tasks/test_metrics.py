@@ -9,11 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xtcl.errors import DataError, UsageError
+from xtcl.graph.datasets.synthetic import block_model
 from xtcl.tasks.metrics import (
+    METRIC_TITLES,
+    METRICS,
     accuracy,
     auc,
     average_precision,
+    balanced_accuracy,
+    base_rate,
+    check_metric,
     device_auc,
+    displayed_score,
     hits_at_k,
     link_metrics,
     log_loss,
@@ -65,6 +72,14 @@ def macro_f1_by_loops(true: list[int], predicted: list[int]) -> float:
     return sum(found) / len(found)
 
 
+def balanced_accuracy_by_loops(true: list[int], predicted: list[int]) -> float:
+    recalls = []
+    for c in {*true}:
+        hits = [p == c for t, p in zip(true, predicted, strict=True) if t == c]
+        recalls.append(sum(hits) / len(hits))
+    return sum(recalls) / len(recalls)
+
+
 @given(scores, scores)
 def test_auc_and_average_precision_count_pairs(pos: list[float], neg: list[float]) -> None:
     assert auc(pos, neg) == pytest.approx(auc_by_loops(pos, neg))
@@ -100,10 +115,26 @@ def test_negative_scores_rank_like_positive_ones() -> None:
 
 
 @given(labels)
-def test_accuracy_and_macro_f1_count_nodes(pairs: list[tuple[int, int]]) -> None:
+def test_metrics_of_classes_count_nodes(pairs: list[tuple[int, int]]) -> None:
     true, predicted = [t for t, _ in pairs], [p for _, p in pairs]
     assert accuracy(true, predicted) == pytest.approx(sum(t == p for t, p in pairs) / len(pairs))
     assert macro_f1(true, predicted) == pytest.approx(macro_f1_by_loops(true, predicted))
+    expected = balanced_accuracy_by_loops(true, predicted)
+    assert balanced_accuracy(true, predicted) == pytest.approx(expected)
+    assert base_rate(true) == max(true.count(c) for c in true) / len(true)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.sampled_from([0.0, 0.2, 0.5, 1.0])), min_size=1))
+def test_two_classes_are_ranked_by_the_second(pairs: list[tuple[int, float]]) -> None:
+    true, second = [t for t, _ in pairs], [p for _, p in pairs]
+    found = node_metrics(true, [p > 0.5 for p in second], [[1 - p, p] for p in second])
+    pos, neg = [p for t, p in pairs if t == 1], [p for t, p in pairs if t == 0]
+    if not pos or not neg:  # not defined, and no warning either
+        assert list(found) == ["accuracy", "balanced_accuracy", "macro_f1", "log_loss"]
+        return
+    assert tuple(found) == METRICS["nodes"]
+    assert found["roc_auc"] == pytest.approx(auc_by_loops(pos, neg))
+    assert found["average_precision"] == pytest.approx(average_precision_by_loops(pos, neg))
 
 
 def test_log_loss_is_finite_for_a_class_of_probability_zero() -> None:
@@ -113,11 +144,13 @@ def test_log_loss_is_finite_for_a_class_of_probability_zero() -> None:
 
 
 def test_bundles_name_their_figures() -> None:
-    assert set(node_metrics([0, 1], [0, 0])) == {"accuracy", "macro_f1"}
+    assert set(node_metrics([0, 1], [0, 0])) == {"accuracy", "balanced_accuracy", "macro_f1"}
+    assert "roc_auc" not in node_metrics([0, 1], [0, 1], np.eye(3)[:2])
     with_proba = node_metrics([0, 1], [0, 0], [[1.0, 0.0], [0.5, 0.5]])
     assert with_proba["log_loss"] == pytest.approx(math.log(2) / 2)
     links = link_metrics([1.0], [0.0])
-    assert list(links) == ["auc", "average_precision", "hits@20", "hits@50", "hits@100", "mrr"]
+    assert tuple(links) == METRICS["links"]
+    assert set(METRIC_TITLES) <= set(METRICS["nodes"])
     assert all(type(value) is float and value == 1.0 for value in links.values())
 
 
@@ -149,3 +182,20 @@ def test_bad_input_is_named() -> None:
         log_loss([0, 1], [[0.5, 0.5]])
     with pytest.raises(DataError, match="pass one list of numbers"):
         auc([[1.0]], [0.0])
+
+
+def test_a_metric_that_a_task_or_graph_does_not_have_is_refused() -> None:
+    with pytest.raises(UsageError, match="no metric 'macro_f2' of nodes"):
+        check_metric("macro_f2", "nodes")
+    with pytest.raises(UsageError, match="no metric 'accuracy' of links"):
+        check_metric("accuracy", "links")
+    three, two = (block_model(30, num_classes=c, num_attributes=4, seed=0) for c in (3, 2))
+    with pytest.raises(UsageError, match=r"'roc_auc' is for two classes, and graph '.*' has 3"):
+        check_metric("roc_auc", "nodes", three)
+    check_metric("roc_auc", "nodes", two)
+    check_metric("average_precision", "links", three)
+
+
+def test_people_read_percent_but_for_log_loss() -> None:
+    assert displayed_score("accuracy", 0.123456789) == 12.3457
+    assert displayed_score("log_loss", 0.123456789) == 0.1235

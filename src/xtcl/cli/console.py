@@ -105,9 +105,8 @@ class Bars(Progress):
     this: the library leaves the allocator of its caller alone.
     """
 
-    def __init__(self, console: Console, prefix: str = "") -> None:
+    def __init__(self, console: Console) -> None:
         self.console = console
-        self.prefix = prefix
 
     @contextmanager
     def stage(self, name: str, steps: int) -> Iterator[Advance]:
@@ -115,7 +114,7 @@ class Bars(Progress):
         from xtcl.device import trim_heap  # imports torch
 
         trim_heap()
-        with self._shown().stage(self.prefix + name, steps) as advance:
+        with self._shown().stage(name, steps) as advance:
             yield advance
         trim_heap()
 

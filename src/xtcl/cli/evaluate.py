@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,8 @@ from xtcl.cli.console import INTERRUPTED, Bars, plain_table, reported
 from xtcl.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from xtcl.baselines import Method
+    from xtcl.model_selection.evaluation import Evaluation, MethodComparison
     from xtcl.model_selection.tuning import Tuned
 
 EXPERIMENT_NAMES = (
@@ -33,7 +36,19 @@ def evaluate(
     edges: options.EdgesOption = None,
     label: options.LabelOption = None,
     task: options.TaskOption = options.TaskName.nodes,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(HOMES)}.")] = "xtcl-gcn",
+    method: Annotated[
+        str, typer.Option(help=f"One or several, as gcn,gat, of {', '.join(HOMES)}.")
+    ] = "xtcl-gcn",
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "What to show, not accuracy (auc): balanced_accuracy, macro_f1, log_loss, roc_auc, "
+                "average_precision, hits@20, hits@50, hits@100, mrr."
+            ),
+            show_default=False,
+        ),
+    ] = None,
     splits: Annotated[
         int, typer.Option(min=1, metavar="N", help="How many splits, from --seed up.")
     ] = 5,
@@ -47,70 +62,131 @@ def evaluate(
     data: options.DataOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Fit and score a method on several splits: mean and standard error, in percent.
+    """Fit and score methods on several splits: mean and standard error, in percent.
 
-    Example: xtcl evaluate cora --task nodes --method xtcl-gcn --splits 5 --json
+    Several methods get the same splits, and each its paired difference to the first.
+
+    Example: xtcl evaluate cora --task nodes --method xtcl-gcn,gcn --splits 5 --json
 
     Tables: xtcl evaluate --nodes nodes.csv --edges edges.csv --label topic
     """
     from xtcl.baselines import make_method
-    from xtcl.baselines.method import XTCLMethod, XTCLPaper
     from xtcl.device import pick_device
     from xtcl.lab.methods.contrastive import with_truth
-    from xtcl.model_selection.evaluation import evaluate as run
-    from xtcl.report.charts import spread_labels
+    from xtcl.model_selection.evaluation import compare
+    from xtcl.tasks.metrics import check_metric
 
-    chosen = make_method(method)
-    chosen.check_task(task.value)
+    methods = [make_method(name) for name in dict.fromkeys(_names(method) or [])]
+    for each in methods:
+        each.check_task(task.value)
+    if metric is not None:
+        check_metric(metric, task.value)
     notes = Console(stderr=True)
     given = {"--config": config, "--epochs": epochs, "--cap": cap, "--index-past": index_past}
-    changes = [name for name, value in given.items() if value is not None]
+    changes = {name: value for name, value in given.items() if value is not None}
     if changes:
-        if not isinstance(chosen, XTCLMethod):
-            raise UsageError(
-                f"{changes[0]} is for xtcl-gcn, xtcl-gat, xtcl-paper and xtcl-paper-gat: "
-                f"{chosen.name} has no recipe."
-            )
-        if config is not None and isinstance(chosen, XTCLPaper):
-            raise UsageError(
-                f"{chosen.name} is the paper's recipe, which --config would replace: use "
-                f"--method xtcl-{chosen.encoder}."
-            )
         seeds = range(seed, seed + splits)
-        stored = options.read_config(config, task.value, chosen.encoder, seeds, notes)
-        changed = xtcl.XTCL(
-            task.value,
-            chosen.encoder,
-            recipe=stored or chosen.recipe_for(task.value),
+        methods = _with_changes(methods, task.value, changes, seeds, notes)
+    whole = options.read_graph(
+        graph, data, notes, task.value, nodes=nodes, edges=edges, label=label
+    )
+    try:
+        found = compare(
+            [with_truth(each, whole) for each in methods],
+            whole,
+            splits,
+            task=task.value,
+            metric=metric,
+            seed=seed,
+            train=options.training_share(graph, task.value, train),
+            device=pick_device(device),
+            progress=Bars(notes),
+        )
+    except KeyboardInterrupt:
+        typer.echo("Interrupted. Nothing is kept: the same command starts anew.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        result = found if len(found.methods) > 1 else found.methods[0]
+        typer.echo(json.dumps(result.to_json()))
+    elif len(found.methods) > 1:
+        _show_comparison(found, splits)
+    else:
+        _show_evaluation(found.methods[0], splits)
+
+
+def _with_changes(
+    methods: Sequence[Method],
+    task: str,
+    changes: Mapping[str, Any],
+    seeds: Sequence[int],
+    notes: Console,
+) -> list[Method]:
+    """The methods, with what the options change in those that have a recipe of XTCL."""
+    from xtcl.baselines.method import XTCLMethod, XTCLPaper
+
+    config, epochs, cap, index_past = map(
+        changes.get, ("--config", "--epochs", "--cap", "--index-past")
+    )
+    if not any(isinstance(each, XTCLMethod) for each in methods):
+        raise UsageError(
+            f"{next(iter(changes))} is for xtcl-gcn, xtcl-gat, xtcl-paper and xtcl-paper-gat: "
+            f"{methods[0].name} has no recipe."
+        )
+    changed = list(methods)
+    for place, each in enumerate(methods):
+        if not isinstance(each, XTCLMethod):
+            continue
+        if config is not None and isinstance(each, XTCLPaper):
+            raise UsageError(
+                f"{each.name} is the paper's recipe, which --config would replace: use "
+                f"--method xtcl-{each.encoder}."
+            )
+        stored = options.read_config(config, task, each.encoder, seeds, notes)
+        model = xtcl.XTCL(
+            task,
+            each.encoder,
+            recipe=stored or each.recipe_for(task),
             epochs=epochs,
             cap=cap,
             index_past=index_past,
         )
-        chosen = type(chosen)(changed.resolved_recipe())
-    whole = options.read_graph(
-        graph, data, notes, task.value, nodes=nodes, edges=edges, label=label
-    )
-    result = run(
-        whole,
-        task.value,
-        with_truth(chosen, whole),
-        splits=splits,
-        seed=seed,
-        train=options.training_share(graph, task.value, train),
-        device=pick_device(device),
-        progress=Bars(notes),
-    )
-    if as_json:
-        typer.echo(json.dumps(result.to_json()))
-        return
-    console = Console()
+        changed[place] = type(each)(model.resolved_recipe())
+    return changed
+
+
+def _show_evaluation(result: Evaluation, splits: int) -> None:
+    from xtcl.report.charts import spread_labels
+
+    console, digits = Console(), _digits(result.metric)
     console.print(
-        f"{result.method} on {result.dataset}, {result.task}: "
-        f"{result.metric} {spread_labels(result.mean, result.stderr)} over {splits} split(s)",
+        f"{result.method} on {result.dataset}, {result.task}: {result.metric} "
+        f"{spread_labels(result.mean, result.stderr, digits=digits)} over {splits} split(s)",
         markup=False,
     )
-    console.print("runs: " + ", ".join(f"{run:.2f}" for run in result.runs))
+    console.print("runs: " + ", ".join(f"{run:.{digits}f}" for run in result.runs))
     console.print("seconds: " + ", ".join(f"{s:.1f}" for s in result.seconds))
+
+
+def _digits(metric: str) -> int:
+    """How many digits to show after the point; log-loss alone is not in percent."""
+    return 4 if metric == "log_loss" else 2
+
+
+def _show_comparison(found: MethodComparison, splits: int) -> None:
+    from xtcl.report.charts import spread_labels
+
+    console, digits = Console(), _digits(found.metric)
+    minus = f"minus {found.methods[0].method}"
+    figure = f"{found.metric} (less is better)" if digits == 4 else f"{found.metric} (%)"
+    table = plain_table("method", figure, minus, numbers=[figure, minus])
+    differences = [spread_labels(d.mean, d.stderr, "+", digits) for d in found.differences]
+    for each, difference in zip(found.methods, ["", *differences], strict=True):
+        table.add_row(each.method, spread_labels(each.mean, each.stderr, digits=digits), difference)
+    console.print(table)
+    error = " ± is the standard error of a mean." if splits > 1 else ""
+    console.print(
+        f"\n{found.dataset}, {found.task}, {splits} split(s).{error}", soft_wrap=True, markup=False
+    )
 
 
 @reported

@@ -10,16 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 import xtcl
 from xtcl.cli import options
 from xtcl.cli.check import print_plan, three_digits
 from xtcl.cli.console import INTERRUPTED, Bars, plain_table, reported, weights_table
 from xtcl.errors import UsageError
+from xtcl.progress import PrefixedProgress
 
 if TYPE_CHECKING:
+    from xtcl.baselines import Method
     from xtcl.prepare import PreparedFit
     from xtcl.training.checkpoint import Checkpoints
+
+_ALL = "all"
+"""In --compare: every quick control of the task."""
 
 
 @reported
@@ -52,7 +58,9 @@ def fit(
     ] = False,
     epochs: options.EpochsOption = None,
     sampler: options.SamplerOption = "xtcl",
-    compare: Annotated[str, typer.Option(help="Also score these (`xtcl methods`): gcn,gat")] = "",
+    compare: Annotated[
+        str, typer.Option(help="Also score these (`xtcl methods`): gcn,gat; or all quick ones: all")
+    ] = "",
     cap: options.CapOption = None,
     index_past: options.IndexOption = None,
     config: options.ConfigOption = None,
@@ -69,17 +77,16 @@ def fit(
 
     Tables: xtcl fit --nodes nodes.csv --edges edges.csv --label topic
     """
-    from xtcl.baselines import make_method
     from xtcl.device import set_mmap_threshold
     from xtcl.distributed import distributed
+    from xtcl.model_selection.controls import advice
     from xtcl.model_selection.evaluation import make_split, score_method
     from xtcl.prepare import FitSettings, prepare
     from xtcl.runs.run_folder import CHECKPOINTS, check_out, finished_metrics, is_finished
+    from xtcl.tasks.metrics import base_rate
     from xtcl.training.checkpoint import Checkpoints
 
-    methods = [make_method(name.strip()) for name in compare.split(",") if name.strip()]
-    for method in methods:
-        method.check_task(task.value)
+    methods = _methods_to_compare(compare, task.value)
     with distributed(device) as ranks:
         stderr = Console(stderr=True, quiet=not ranks.is_main)
         if ranks.is_main and not dry_run:
@@ -133,16 +140,26 @@ def fit(
     test = model.test_metrics(split)
     name, metric = f"xtcl-{encoder}", prepared.task.metric
     compared = {name: test[metric]}
-    for method in methods:
-        compared[method.name], _ = score_method(
-            whole,
-            split,
-            method,
-            seed=seed,
-            device=prepared.device,
-            progress=Bars(stderr, prefix=f"{method.name}: "),
-            data=prepared.data,
-        )
+    try:
+        for method in methods:
+            compared[method.name], _ = score_method(
+                whole,
+                split,
+                method,
+                seed=seed,
+                device=prepared.device,
+                progress=PrefixedProgress(Bars(stderr), f"{method.name}: "),
+                data=prepared.data,
+            )
+    except KeyboardInterrupt:
+        typer.echo(_interrupted(task.value), err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    further: dict[str, Any] = {}
+    if model.test_labels_ is not None:
+        further["base_rate"] = base_rate(model.test_labels_)
+    if _ALL in _names(compare):
+        compared = dict(sorted(compared.items(), key=lambda item: -item[1]))
+        further["advice"] = advice(compared, name, task.value, split.test.shape[-1])
     metrics = {
         "dataset": whole.name,
         "task": task.value,
@@ -154,10 +171,28 @@ def fit(
         "epochs": [len(curve) for curve in model.loss_curves_],
         "seconds": round(seconds, 3),
         "identity": prepared.identity,
+        **further,
     }
     model.save(out, split=split, metrics=metrics, full=full)
     checkpoints.clear()
     _show(metrics, model.relation_weights_, out, as_json)
+
+
+def _names(compare: str) -> list[str]:
+    return [name.strip().lower() for name in compare.split(",") if name.strip()]
+
+
+def _methods_to_compare(compare: str, task: str) -> list[Method]:
+    """The methods that --compare names, each once; refuses one that cannot do the task."""
+    from xtcl.baselines import make_method
+    from xtcl.model_selection.controls import quick_controls
+
+    named = _names(compare)
+    every = [each for name in named for each in (quick_controls(task) if name == _ALL else [name])]
+    methods = [make_method(name) for name in dict.fromkeys(every)]
+    for method in methods:
+        method.check_task(task)
+    return methods
 
 
 def _fit(model: xtcl.XTCL, prepared: PreparedFit, checkpoints: Checkpoints, resume: bool) -> None:
@@ -250,6 +285,11 @@ def _show(metrics: dict[str, Any], weights: Any, out: Path, as_json: bool) -> No
     for name, figure in metrics["compared"].items():
         figures.add_row(name, f"{100 * figure:.2f}")
     console.print(figures)
+    if metrics.get("advice"):
+        console.print(f"\n{metrics['advice']}", soft_wrap=True, markup=False)
+    if "base_rate" in metrics:
+        console.print()
+        console.print(_metrics_table(metrics))
     if weights is not None:
         console.print()
         console.print(weights_table(weights))
@@ -258,3 +298,17 @@ def _show(metrics: dict[str, Any], weights: Any, out: Path, as_json: bool) -> No
         soft_wrap=True,
         markup=False,
     )
+
+
+def _metrics_table(metrics: dict[str, Any]) -> Table:
+    """All metrics of a fit for nodes, with the accuracy of naming the largest class."""
+    from xtcl.tasks.metrics import METRIC_TITLES, METRICS, displayed_score
+
+    table = plain_table("test metric", metrics["method"], numbers=[metrics["method"]])
+    table.add_row("largest class (base rate)", f"{100 * metrics['base_rate']:.2f} %")
+    for name in METRICS["nodes"]:
+        if name in metrics["test"]:
+            figure = displayed_score(name, metrics["test"][name])
+            text = f"{figure:.4f}" if name == "log_loss" else f"{figure:.2f} %"
+            table.add_row(METRIC_TITLES.get(name, name), text)
+    return table

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xtcl.model_selection.evaluation import evaluate, make_split
+    from xtcl.model_selection.evaluation import compare, evaluate, make_split
     from xtcl.model_selection.tuning import tune
 
-__all__ = ["evaluate", "make_split", "tune"]
+__all__ = ["compare", "evaluate", "make_split", "tune"]
 
 
 def __getattr__(name: str) -> Any:

@@ -90,6 +90,7 @@ def page(parts: Iterable[str]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def spread_labels(mean: float, error: float | None, sign: str = "") -> str:
+def spread_labels(mean: float, error: float | None, sign: str = "", digits: int = 2) -> str:
     """A mean with its standard error; a single run has no error."""
-    return f"{mean:{sign}.2f}" if error is None else f"{mean:{sign}.2f} ± {error:.2f}"
+    text = f"{mean:{sign}.{digits}f}"
+    return text if error is None else f"{text} ± {error:.{digits}f}"

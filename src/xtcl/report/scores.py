@@ -67,15 +67,19 @@ class NodeTest:
     """Scores on held-out nodes.
 
     `majority_accuracy` is the accuracy of always predicting the largest class of the training
-    labels. `confusion` [true][predicted] counts nodes.
+    labels. `roc_auc` and `average_precision` are None unless there are two classes. `confusion`
+    [true][predicted] counts nodes.
     """
 
     count: int
     accuracy: float
     interval: Range
     majority_accuracy: float
+    balanced_accuracy: float
     macro_f1: float
     log_loss: float
+    roc_auc: float | None
+    average_precision: float | None
     names: tuple[str, ...]
     confusion: tuple[tuple[int, ...], ...]
     scores: tuple[ClassScore, ...]
@@ -122,8 +126,11 @@ def node_test(facts: RunFacts) -> NodeTest | None:
         accuracy=metrics["accuracy"],
         interval=wilson_interval(right, len(true)),
         majority_accuracy=float((true == largest).mean()),
+        balanced_accuracy=metrics["balanced_accuracy"],
         macro_f1=metrics["macro_f1"],
         log_loss=metrics["log_loss"],
+        roc_auc=metrics.get("roc_auc"),
+        average_precision=metrics.get("average_precision"),
         names=names,
         confusion=tuple(tuple(row) for row in shortened.tolist()),
         scores=_class_scores(facts.classes, matrix),

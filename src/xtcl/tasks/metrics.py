@@ -12,13 +12,31 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from xtcl.errors import DataError, UsageError, first_few
+from xtcl.errors import DataError, UsageError, first_few, known_names
 from xtcl.graph import Graph, LinkSplit, NodeSplit
 from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
 from xtcl.tasks.training_data import Split, TrainingData
 
 _Floats = NDArray[np.float64]
 
+METRICS = {
+    "nodes": (
+        *("accuracy", "balanced_accuracy", "macro_f1", "log_loss"),
+        *("roc_auc", "average_precision"),
+    ),
+    "links": ("auc", "average_precision", "hits@20", "hits@50", "hits@100", "mrr"),
+}
+"""The metrics of each task. The last two of nodes are for two classes."""
+_OF_TWO_CLASSES = METRICS["nodes"][-2:]
+
+METRIC_TITLES = {
+    "balanced_accuracy": "balanced accuracy",
+    "macro_f1": "macro F1",
+    "log_loss": "log loss",
+    "roc_auc": "ROC AUC",
+    "average_precision": "average precision",
+}
+"""How people read the name of a metric, where it differs."""
 
 # A class without a training row has probability 0; it is clipped to this, as in scikit-learn.
 _MIN_PROBABILITY = float(np.finfo(np.float64).eps)
@@ -28,6 +46,19 @@ def accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     """Share of nodes whose class is right."""
     true, predicted = _classes(y_true, y_pred)
     return float(np.mean(true == predicted))
+
+
+def balanced_accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
+    """Mean recall of the classes that truly occur, as in scikit-learn."""
+    true, predicted = _classes(y_true, y_pred)
+    _, own, members = np.unique(true, return_inverse=True, return_counts=True)
+    return float(np.mean(np.bincount(own, weights=true == predicted) / members))
+
+
+def base_rate(y_true: ArrayLike) -> float:
+    """Share of the largest class: the accuracy of naming it for every node."""
+    true, _ = _classes(y_true, y_true)
+    return float(np.unique(true, return_counts=True)[1].max() / len(true))
 
 
 def macro_f1(y_true: ArrayLike, y_pred: ArrayLike) -> float:
@@ -124,9 +155,25 @@ def mean_reciprocal_rank(pos_scores: ArrayLike, neg_scores: ArrayLike) -> float:
 def node_metrics(
     y_true: ArrayLike, y_pred: ArrayLike, proba: ArrayLike | None = None
 ) -> dict[str, float]:
-    """Accuracy, macro F1 and, given probabilities, log-loss."""
-    found = {"accuracy": accuracy(y_true, y_pred), "macro_f1": macro_f1(y_true, y_pred)}
-    return found if proba is None else found | {"log_loss": log_loss(y_true, proba)}
+    """Accuracy, balanced accuracy, macro F1 and, given probabilities, log-loss.
+
+    With probabilities of two classes also ROC AUC and average precision. As in scikit-learn their
+    positive class is the second one, of code 1, whichever is rarer. Where `y_true` has one class
+    only they are not defined, and left out.
+    """
+    found = {
+        "accuracy": accuracy(y_true, y_pred),
+        "balanced_accuracy": balanced_accuracy(y_true, y_pred),
+        "macro_f1": macro_f1(y_true, y_pred),
+    }
+    if proba is None:
+        return found
+    found["log_loss"] = log_loss(y_true, proba)
+    probability, is_second = np.asarray(proba, dtype=np.float64), np.asarray(y_true) == 1
+    if probability.shape[1] == 2 and is_second.any() and not is_second.all():
+        pos, neg = probability[is_second, 1], probability[~is_second, 1]
+        found |= {"roc_auc": auc(pos, neg), "average_precision": average_precision(pos, neg)}
+    return found
 
 
 def link_metrics(
@@ -139,6 +186,30 @@ def link_metrics(
         **{f"hits@{k}": hits_at_k(pos_scores, neg_scores, k) for k in ks},
         "mrr": mean_reciprocal_rank(pos_scores, neg_scores),
     }
+
+
+def check_metric(metric: str, task: str, graph: Graph | None = None) -> None:
+    """Refuse a metric that a task does not have, or that the classes of `graph` do not allow."""
+    if metric not in METRICS[task]:
+        raise UsageError(
+            f"There is no metric '{metric}' of {task}.{known_names(metric, METRICS[task])}"
+        )
+    classes = 0 if graph is None else graph.num_classes
+    if (
+        task == "nodes"
+        and metric in _OF_TWO_CLASSES
+        and graph is not None
+        and classes not in (0, 2)
+    ):
+        raise UsageError(
+            f"Metric '{metric}' is for two classes, and graph '{graph.name}' has {classes}: choose "
+            f"one of {', '.join(METRICS[task][: -len(_OF_TWO_CLASSES)])}."
+        )
+
+
+def displayed_score(metric: str, score: float) -> float:
+    """The score as people read it, to four digits: in percent, but for log-loss."""
+    return round(score if metric == "log_loss" else 100 * score, 4)
 
 
 def _classes(y_true: ArrayLike, y_pred: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
