@@ -27,8 +27,6 @@ from xtcl.relations.thresholds import PAPER_QUANTILES, AboveRule, check_quantile
 from xtcl.renamed import SETTINGS, warn_renamed
 
 Similarity = Literal["cosine", "inner"]
-
-
 Config = TypeVar("Config")
 
 
@@ -234,12 +232,7 @@ class SamplerConfig:
         Relations are the printed ones. The other three switches stay as they are: see there.
         """
         return cls(
-            PAPER_QUANTILES,
-            base_score=0.0,
-            sweeps=1,
-            prior_pairs=0,
-            tie_break=None,
-            printed_relations=True,
+            PAPER_QUANTILES, base_score=0.0, sweeps=1, tie_break=None, printed_relations=True
         )
 
     @property
@@ -364,6 +357,10 @@ class EnsembleConfig:
         return cls(encoders, settings["attributes"])
 
 
+HIDDEN_LABELS = "hidden-labels"
+RECIPES = ("2026-11", HIDDEN_LABELS)
+"""Recipes by name: the rules of November 2026, and hidden labels in their place, for nodes."""
+
 HEADS = ("logistic", "trees")
 """What hidden labels can choose among to answer for nodes."""
 
@@ -427,18 +424,15 @@ class FitConfig:
         if not isinstance(self.sampler, SamplerConfig):
             raise UsageError(f"sampler={self.sampler!r} must be a SamplerConfig.")
         self.sampler.validated()
-        _check_whole("crossfit", self.crossfit, 0)
-        if self.crossfit == 1:
-            raise UsageError("crossfit=1 must be 0 (off) or at least 2.")
-        for name, least in (
-            ("positives", 1),
-            ("num_positives_per_step", 1),
-            ("num_links_per_step", 0),
-            ("hops", 1),
-        ):
-            value = getattr(self, name)
-            if value is not None or name in ("positives", "num_links_per_step"):
-                _check_whole(name, value, least)
+        for name in ("crossfit", "hidden_parts"):
+            _check_whole(name, getattr(self, name), 0)
+            if getattr(self, name) == 1:
+                raise UsageError(f"{name}=1 must be 0 (off) or at least 2.")
+        _check_whole("positives", self.positives, 1)
+        _check_whole("num_links_per_step", self.num_links_per_step, 0)
+        for name in ("num_positives_per_step", "hops"):
+            if getattr(self, name) is not None:
+                _check_whole(name, getattr(self, name), 1)
         _check_are_numbers(self, "min_probability", "downweight", "self_training_threshold")
         if not 0 <= self.min_probability <= 1:
             raise UsageError(f"min_probability={self.min_probability} must be between 0 and 1.")
@@ -448,9 +442,6 @@ class FitConfig:
             raise UsageError(
                 f"self_training_threshold={self.self_training_threshold} must be between 0.5 and 1."
             )
-        _check_whole("hidden_parts", self.hidden_parts, 0)
-        if self.hidden_parts == 1:
-            raise UsageError("hidden_parts=1 must be 0 (off) or at least 2.")
         if not self.heads or not set(self.heads) <= set(HEADS):
             raise UsageError(f"heads={self.heads!r} must be some of {', '.join(HEADS)}.")
         for ensemble in self.ensembles:

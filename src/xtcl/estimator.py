@@ -29,6 +29,7 @@ from xtcl.relations import Relation, RelationStore
 from xtcl.renamed import warn_renamed
 from xtcl.sampling import PairExplanation, PositiveStrategy, RelationWeight
 from xtcl.tasks import make_task
+from xtcl.tasks.blend import BlendedHead
 from xtcl.tasks.custom import CustomTask
 from xtcl.tasks.fit import FittedTask, fit_task
 from xtcl.tasks.link_prediction import LinkPrediction
@@ -106,8 +107,9 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         The graph signals to choose from; "paper" are all nine.
     sampler : "xtcl" or "paper"
         "paper" is Algorithm 1 and Equation 1 as printed; see `FitConfig.as_in_paper`.
-    recipe : FitConfig or None
-        Every setting of the fit at once, as `xtcl tune` finds it; None is the task's own.
+    recipe : FitConfig, name or None
+        Every setting of the fit at once, as `xtcl tune` finds it; None is the task's own. By name:
+        "2026-11", or "hidden-labels", where labels hidden from the fit choose what predicts.
     crossfit, negatives, width : int or None
         Single settings instead of the recipe's: folds, negatives of a step, columns of each
         encoder.
@@ -161,6 +163,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
     positives_ : int64 array [V, B], -1 where a node has fewer
     loss_curves_ : for each encoder a tuple of float, one an epoch
     plan_ : the encoders and epochs that the fit chose
+    choice_ : Blend or None; what hidden labels chose, where the recipe asks them
     head_, encoder_, sampler_, classes_, recipe_ : the fitted parts
     predictions_ : NodePredictions or LinkScores; what the head predicts
     graph_, split_ : the Graph and the split of the fit; a loaded model has no graph_
@@ -188,7 +191,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         *,
         relations: str | Iterable[str | Relation] = "paper",
         sampler: str = "xtcl",
-        recipe: FitConfig | None = None,
+        recipe: FitConfig | str | None = None,
         crossfit: int | None = None,
         quantiles: Sequence[float] | None = None,
         positives: int | str | PositiveStrategy | None = None,
@@ -290,6 +293,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         self.sampler_ = result.fitted.sampler
         self.encoder_ = result.fitted.encoder
         self.head_ = result.head
+        self.choice_ = result.head.blend if isinstance(result.head, BlendedHead) else None
         self.loss_curves_ = result.fitted.losses
         self.plan_ = result.fitted.ensemble
         self.relation_weights_: tuple[RelationWeight, ...] = self.sampler_.relation_weights_

@@ -18,7 +18,7 @@ from torch import nn
 
 import xtcl
 from xtcl.code_digest import code_digest, describe_class, describe_value
-from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, to_builtin
+from xtcl.config import RECIPES, EncoderConfig, EnsembleConfig, FitConfig, to_builtin
 from xtcl.device import parse_memory, pick_device
 from xtcl.errors import UsageError, check_whole, is_number, is_whole
 from xtcl.graph.convert import as_graph, is_of
@@ -304,7 +304,10 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
     if model.sampler not in ("xtcl", "paper"):
         raise UsageError(f"sampler='{model.sampler}' must be 'xtcl' or 'paper'.")
     name = encoder_name(model.encoder)
-    config = model.recipe or task.recipe(name)
+    if isinstance(model.recipe, str):
+        config = task.named_recipe(model.recipe, name)
+    else:
+        config = model.recipe or task.recipe(name)
     if model.sampler == "paper":
         config = config.as_in_paper(name)
     if model.encoder_options is not None:
@@ -344,10 +347,16 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
 def _check_kinds(model: XTCL) -> None:
     """Refuse parameters that are not the objects they have to be."""
     for name, kind, remedy in (
-        ("recipe", FitConfig, "a FitConfig, such as that of resolved_recipe()"),
+        (
+            "recipe",
+            FitConfig,
+            f"a FitConfig, such as that of resolved_recipe(), or one of {', '.join(RECIPES)}",
+        ),
         ("encoder_options", Mapping, "a dictionary, such as {'layers': 2}"),
     ):
         value = getattr(model, name)
+        if name == "recipe" and isinstance(value, str) and value in RECIPES:
+            continue
         if value is not None and not isinstance(value, kind):
             raise UsageError(f"{name}={value!r} must be {remedy}.")
     check_progress(model.progress)

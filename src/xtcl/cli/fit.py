@@ -173,6 +173,8 @@ def fit(
         "identity": prepared.identity,
         **further,
     }
+    if model.choice_ is not None:
+        metrics["choice"] = model.choice_.sentences()
     model.save(out, split=split, metrics=metrics, full=full)
     checkpoints.clear()
     _show(metrics, model.relation_weights_, out, as_json)
@@ -290,6 +292,8 @@ def _show(metrics: dict[str, Any], weights: Any, out: Path, as_json: bool) -> No
     if "base_rate" in metrics:
         console.print()
         console.print(_metrics_table(metrics))
+    if "choice" in metrics:
+        console.print("\n" + "\n".join(metrics["choice"]), soft_wrap=True, markup=False)
     if weights is not None:
         console.print()
         console.print(weights_table(weights))

@@ -154,6 +154,7 @@ def recipe(
     encoder: options.EncoderOption = options.EncoderName.gcn,
     sampler: options.SamplerOption = "xtcl",
     epochs: options.EpochsOption = None,
+    config: options.ConfigOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Print every setting of a fit, in the form that `--config` of fit and evaluate reads.
@@ -166,7 +167,8 @@ def recipe(
     from xtcl.estimator import XTCL
     from xtcl.runs.config_file import recipe_tables, to_toml
 
-    model = XTCL(task.value, encoder.value, sampler=sampler, epochs=epochs)
+    stored = options.read_config(config, task.value, encoder.value, [], Console(stderr=True))
+    model = XTCL(task.value, encoder.value, recipe=stored, sampler=sampler, epochs=epochs)
     resolved = model.resolved_recipe()
     made_for = {"task": task.value, "encoder": encoder.value}
     if as_json:

@@ -56,7 +56,9 @@ EpochsOption = Annotated[
 SamplerOption = Annotated[str, typer.Option("--sampler", help="xtcl, paper (as printed).")]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="Recipe of `xtcl tune`, or a config.toml."),
+    typer.Option(
+        "--config", help="Recipe of `xtcl tune`, a config.toml, or a name: hidden-labels."
+    ),
 ]
 GraphName = Annotated[
     str | None,
@@ -261,11 +263,18 @@ def _which_label(read: TablesRead) -> str:
 def read_config(
     path: Path | None, task: str, encoder: str, seeds: Sequence[int], notes: Console
 ) -> FitConfig | None:
-    """The recipe of --config; warns where it was tuned on nodes or links that `seeds` test."""
+    """The recipe of --config, a name or a file.
+
+    Warns where it was tuned on nodes or links that `seeds` test.
+    """
+    from xtcl.config import RECIPES
     from xtcl.runs.config_file import read_recipe
+    from xtcl.tasks import make_task
 
     if path is None:
         return None
+    if str(path) in RECIPES and not path.exists():
+        return make_task(task).named_recipe(str(path), encoder)
     stored = read_recipe(path, task, encoder)
     if stored.tuned_seed is not None and set(seeds) != {stored.tuned_seed}:
         notes.print(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import torch
+from torch import Tensor
 
 from xtcl.errors import DataError, UsageError, check_is_fitted, first_few
 from xtcl.graph.graph import Graph
@@ -20,6 +21,7 @@ from xtcl.graph.tables.spec import TableSpec, link_columns
 from xtcl.inference.tables import CSV_MARK, ResultTable, names_of, needs_mark, round_probabilities
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import progress_of
+from xtcl.tasks.blend import NodeRows, class_probabilities_of
 from xtcl.tasks.results import NodePredictions
 from xtcl.training.trainer import embed
 
@@ -36,10 +38,13 @@ def predictions(model: XTCL) -> ResultTable:
 def predict_new(model: XTCL, nodes: Any, edges: Any = None) -> ResultTable:
     """`predictions` of new nodes; see `embed_new` for the tables."""
     class_probabilities(model)  # refuses a model for links before any work
-    rows = embed_new(model, nodes, edges, full=True)
     graph = model.training_data_.graph
-    probabilities = model.head_.calibrated().predict_proba(rows.embedding, graph.num_classes)
-    return _prediction_table(graph, rows.names, probabilities)
+    new, larger, embedding = _embed_with(model, nodes, edges)
+    labels = np.full(larger.num_nodes, -1, dtype=np.int64)
+    labels[: graph.num_nodes] = model.training_data_.labels
+    rows = NodeRows(embedding, larger.attributes, larger.adjacency, labels)
+    compute = class_probabilities_of(model.head_, rows, graph.num_classes)
+    return _prediction_table(graph, new.ids, compute(slice(graph.num_nodes, None)))
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,13 @@ def embed_new(model: XTCL, nodes: Any, edges: Any = None, *, full: bool = False)
     and with nodes of the fit, whose own embeddings do not change. The rows are compact, by the map
     of the fit, unless `full`.
     """
+    new, _, rows = _embed_with(model, nodes, edges)
+    embedding = rows[model.training_data_.graph.num_nodes :].cpu().numpy()
+    return NewRows(new.ids, embedding if full else model.compact_map_.apply(embedding))
+
+
+def _embed_with(model: XTCL, nodes: Any, edges: Any) -> tuple[NewNodes, Graph, Tensor]:
+    """The new nodes, the graph of the fit with them, and the embedding of all nodes of that."""
     check_is_fitted(model)
     graph = model.training_data_.graph
     if graph.encoding is None:
@@ -80,9 +92,7 @@ def embed_new(model: XTCL, nodes: Any, edges: Any = None, *, full: bool = False)
         )
     larger = with_nodes(graph, new.attributes, links)
     device = next((p.device for p in model.encoder_.parameters()), torch.device("cpu"))
-    rows = embed(model.encoder_, *encoder_inputs(larger, device), model.plan_.batch)
-    embedding = rows[graph.num_nodes :].cpu().numpy()
-    return NewRows(new.ids, embedding if full else model.compact_map_.apply(embedding))
+    return new, larger, embed(model.encoder_, *encoder_inputs(larger, device), model.plan_.batch)
 
 
 def class_probabilities(model: XTCL) -> np.ndarray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -32,9 +32,9 @@ from xtcl.relations.view import TrainingView
 from xtcl.sampling.strategies import PositiveStrategy
 from xtcl.sampling.xgsampler import XGSampler, counts_to_arrays, sampler_from_counts
 from xtcl.tasks import TASKS, make_task
+from xtcl.tasks.blend import read_node_head
 from xtcl.tasks.fit import FittedTask
 from xtcl.tasks.link_head import SignalHead
-from xtcl.tasks.logistic import LogisticHead
 from xtcl.tasks.results import FittedEmbedding
 from xtcl.tasks.task import Task
 from xtcl.tasks.training_data import TrainingData
@@ -51,7 +51,11 @@ OLDEST_SCHEMA = 3
 """The oldest one that is read: `xtcl.renamed` has the names that its settings had."""
 
 
-_HEADS: dict[str, Any] = {"nodes": LogisticHead, "links": SignalHead}
+_HEADS: dict[str, Callable[[dict[str, np.ndarray]], Any]] = {
+    "nodes": read_node_head,
+    "links": SignalHead.from_tensors,
+}
+"""How the head of each task is read."""
 
 
 _LOCAL_PARAMETERS = ("progress", "verbose", "device", "store")
@@ -115,7 +119,8 @@ def plain_parameters(model: XTCL) -> dict[str, object]:
     stored["random_state"] = model.random_state_
     if isinstance(model.positives, PositiveStrategy):
         stored["positives"] = model.positives.name
-    stored["recipe"] = None if model.recipe is None else asdict(model.recipe)
+    recipe = model.recipe
+    stored["recipe"] = asdict(recipe) if isinstance(recipe, FitConfig) else recipe
     return {name: to_builtin(value) for name, value in stored.items()}
 
 
@@ -190,7 +195,7 @@ def load_model(
     )
     known = task if task is not None else _task(folder, described["parameters"]["task"])
     kind = _HEADS.get(known.name)
-    head = None if kind is None else kind.from_tensors(_tensors(folder, "head"))
+    head = None if kind is None else kind(_tensors(folder, "head"))
     model.recipe_ = recipe
     model.set_fitted(FittedTask(known, fitted, head, graph.num_classes), data)
     compact_map = CompactMap.from_tensors(tables)

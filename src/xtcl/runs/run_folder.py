@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from xtcl.estimator import XTCL
+    from xtcl.tasks.blend import Blend
     from xtcl.tasks.task import Task
 
 
@@ -109,9 +110,10 @@ def read_run(
         relations = [_stored_relation(stored, place) for stored in described["relations"]]
         model = kind(**described["parameters"])
         model.set_params(relations=relations)
-        if model.recipe is not None:
+        recipe = described["parameters"]["recipe"]
+        if recipe is not None and not isinstance(recipe, str):
             with refusing_settings(place):
-                model.set_params(recipe=FitConfig.from_dict(described["parameters"]["recipe"]))
+                model.set_params(recipe=FitConfig.from_dict(recipe))
         load_model(place, described, model, encoder, task)
         model.environment_ = described.get("environment", {})
     graph = model.training_data_.graph
@@ -149,8 +151,28 @@ def config_text(model: XTCL) -> str:
             "memory": {"block_rows": model.sampler_.block_rows},
             **recipe_tables(model.recipe_),
             "plan": to_builtin(asdict(model.plan_)),
+            **choice_table(model.choice_),
         }
     )
+
+
+def choice_table(choice: Blend | None) -> dict[str, dict[str, object]]:
+    """What hidden labels chose, as a table of `config.toml`; none where they chose nothing."""
+    if choice is None:
+        return {}
+    members = [
+        {
+            "name": member.name,
+            "weight": round(member.weight, 4),
+            "log_loss": member.log_loss,
+            "accuracy": member.accuracy,
+        }
+        for member in choice.members
+    ]
+    account = " ".join(choice.sentences())
+    return {
+        "choice": {"account": account, "hidden_labels": choice.num_hidden, "candidates": members}
+    }
 
 
 def fit_events(model: XTCL) -> list[dict[str, Any]]:

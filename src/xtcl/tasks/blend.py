@@ -308,6 +308,12 @@ def class_probabilities_of(
     return lambda part: calibrated.predict_proba(rows.embedding[part], num_classes)
 
 
+def read_node_head(tensors: Mapping[str, NDArray[Any]]) -> LogisticHead | BlendedHead:
+    """The saved head of a model for nodes."""
+    kind = BlendedHead if "blend.weights" in tensors else LogisticHead
+    return kind.from_tensors(tensors)
+
+
 def _below(name: str, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The tensors whose names begin with `name` and a dot, under what follows it."""
     return {

@@ -21,6 +21,7 @@ Cost: P fits of sampler, encoders and heads with fewer labels. What reads no lab
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -45,9 +46,12 @@ from xtcl.tasks.logistic import (
     C_VALUES,
     Codes,
     Floats,
+    LogisticHead,
+    calibrated_likelihood,
     held_out_scores_by_c,
-    logistic_at,
-    pooled_choice,
+    inverse_temperature,
+    logistic_path,
+    posterior_mean,
     stratified_folds,
     take_rows,
 )
@@ -161,6 +165,26 @@ def _blend(tried: dict[Candidate, list[Tensor]], codes: Codes) -> Blend:
     weights = blend_weights(np.array(likelihoods))
     weighted = zip(members, weights.tolist(), strict=True)
     return Blend(tuple(each._replace(weight=weight) for each, weight in weighted), len(codes))
+
+
+def pooled_choice(scores: Tensor, codes: Codes, Cs: Sequence[float]) -> tuple[float, float, Floats]:
+    """C and inverse temperature by held-out scores [C, n, classes], as `choose_c` takes them.
+
+    With them come the calibrated log-probabilities [n, classes] at the likeliest C.
+    """
+    true = torch.from_numpy(codes).to(scores.device)
+    likelihood = [calibrated_likelihood(each, true) for each in scores]
+    factors = [inverse_temperature(each, true) for each in scores]
+    C, factor = (posterior_mean(values, likelihood, len(codes)) for values in (Cs, factors))
+    best = int(np.argmax(likelihood))
+    calibrated = (factors[best] * scores[best]).log_softmax(dim=1)
+    return C, factor, np.asarray(calibrated.cpu().numpy())
+
+
+def logistic_at(rows: Tensor, labels: Codes, C: float, factor: float) -> LogisticHead:
+    """A converged head for a C and an inverse temperature that are known."""
+    (head,) = logistic_path(rows, labels, Cs=[C])
+    return replace(head, inverse_temperature_=factor).calibrated()
 
 
 def blend_weights(log_likelihood: Floats) -> Floats:

@@ -309,26 +309,6 @@ def held_out_scores_by_c(
     return torch.stack([head.decision_tensor(held_out) for head in heads])
 
 
-def pooled_choice(scores: Tensor, codes: Codes, Cs: Sequence[float]) -> tuple[float, float, Floats]:
-    """C and inverse temperature by held-out scores [C, n, classes], as `choose_c` takes them.
-
-    With them come the calibrated log-probabilities [n, classes] at the likeliest C.
-    """
-    true = torch.from_numpy(codes).to(scores.device)
-    likelihood = [calibrated_likelihood(each, true) for each in scores]
-    factors = [inverse_temperature(each, true) for each in scores]
-    C, factor = (posterior_mean(values, likelihood, len(codes)) for values in (Cs, factors))
-    best = int(np.argmax(likelihood))
-    calibrated = (factors[best] * scores[best]).log_softmax(dim=1)
-    return C, factor, np.asarray(calibrated.cpu().numpy())
-
-
-def logistic_at(rows: Tensor, labels: Codes, C: float, inverse_temperature: float) -> LogisticHead:
-    """A converged head for a C and a calibration that are known."""
-    (head,) = logistic_path(rows, labels, Cs=[C])
-    return replace(head, inverse_temperature_=inverse_temperature).calibrated()
-
-
 def check_c_values(Cs: Sequence[float]) -> list[float]:
     """The distinct values sorted ascending, or a UsageError."""
     ascending = sorted({float(C) for C in Cs})

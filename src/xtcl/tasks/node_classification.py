@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from torch import Tensor
 
-from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, SamplerConfig, TrainingConfig
+from xtcl.config import (
+    HIDDEN_LABELS,
+    EncoderConfig,
+    EnsembleConfig,
+    FitConfig,
+    SamplerConfig,
+    TrainingConfig,
+)
 from xtcl.errors import UsageError
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold, label_folds
@@ -66,7 +73,7 @@ HIDDEN_PARTS = 3
 """A third of the labels is hidden at a time: fits with fewer parts see too few of them."""
 
 
-def chosen_by_hidden_labels(encoder: str) -> FitConfig:
+def hidden_labels_recipe(encoder: str) -> FitConfig:
     """The recipe in which hidden labels choose what answers, in the place of fixed rules.
 
     The encoder of one layer has the sampler's positives, that of two layers uniform ones. The
@@ -109,6 +116,10 @@ class NodeClassification(Task):
             downweight=DOWNWEIGHT,
             self_training_threshold=SELF_TRAINING_THRESHOLD,
         )
+
+    def named_recipe(self, name: str, encoder: str) -> FitConfig:
+        """The recipe of 2026-11, or the one in which hidden labels choose."""
+        return hidden_labels_recipe(encoder) if name == HIDDEN_LABELS else self.recipe(encoder)
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """All pairs of labelled nodes."""

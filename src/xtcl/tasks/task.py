@@ -45,6 +45,10 @@ class Task(ABC):
     def recipe(self, encoder: str) -> FitConfig:
         """The default recipe for this task with the named encoder."""
 
+    def named_recipe(self, name: str, encoder: str) -> FitConfig:
+        """The recipe called `name`, one of `xtcl.config.RECIPES`, with the named encoder."""
+        return self.recipe(encoder)
+
     @abstractmethod
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """The pairs whose I_t is known, for fitting the sampler."""
