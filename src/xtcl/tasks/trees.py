@@ -239,9 +239,10 @@ def _boost(
     """Trees of LightGBM as plain arrays; `classes[places]` are the labels."""
     try:
         from lightgbm import Dataset, train
-    except ImportError as missing:
+    except (ImportError, OSError) as missing:  # OSError: the system lacks OpenMP (libgomp)
         raise UsageError(
-            "Boosted trees need LightGBM: install it with `pip install lightgbm`."
+            f"Boosted trees need LightGBM, which cannot be loaded ({missing}): install it with "
+            "`pip install lightgbm`, and OpenMP with the packages of the system (libgomp1)."
         ) from missing
 
     base = np.log(np.bincount(places, minlength=len(classes)) / len(places))
