@@ -361,7 +361,7 @@ HIDDEN_LABELS = "hidden-labels"
 RECIPES = ("2026-11", HIDDEN_LABELS)
 """Recipes by name: the rules of November 2026, and hidden labels in their place, for nodes."""
 
-HEADS = ("logistic", "trees")
+NODE_HEADS = ("logistic", "trees")
 """What hidden labels can choose among to answer for nodes."""
 
 
@@ -442,8 +442,8 @@ class FitConfig:
             raise UsageError(
                 f"self_training_threshold={self.self_training_threshold} must be between 0.5 and 1."
             )
-        if not self.heads or not set(self.heads) <= set(HEADS):
-            raise UsageError(f"heads={self.heads!r} must be some of {', '.join(HEADS)}.")
+        if not self.heads or not set(self.heads) <= set(NODE_HEADS):
+            raise UsageError(f"heads={self.heads!r} must be some of {', '.join(NODE_HEADS)}.")
         for ensemble in self.ensembles:
             for encoder in ensemble.encoders:
                 encoder.training.validated()

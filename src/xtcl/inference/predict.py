@@ -21,7 +21,7 @@ from xtcl.graph.tables.spec import TableSpec, link_columns
 from xtcl.inference.tables import CSV_MARK, ResultTable, names_of, needs_mark, round_probabilities
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import progress_of
-from xtcl.tasks.blend import NodeRows, class_probabilities_of
+from xtcl.tasks.blend import HeadRows, class_probabilities_of
 from xtcl.tasks.results import NodePredictions
 from xtcl.training.trainer import embed
 
@@ -42,7 +42,7 @@ def predict_new(model: XTCL, nodes: Any, edges: Any = None) -> ResultTable:
     new, larger, embedding = _embed_with(model, nodes, edges)
     labels = np.full(larger.num_nodes, -1, dtype=np.int64)
     labels[: graph.num_nodes] = model.training_data_.labels
-    rows = NodeRows(embedding, larger.attributes, larger.adjacency, labels)
+    rows = HeadRows(embedding, larger.attributes, larger.adjacency, labels)
     compute = class_probabilities_of(model.head_, rows, graph.num_classes)
     return _prediction_table(graph, new.ids, compute(slice(graph.num_nodes, None)))
 

@@ -40,7 +40,7 @@ OfRows = Callable[[slice], NDArray[np.float64]]
 NUM_DIRECTIONS = 32
 """Directions of an embedding that trees read: splits along thousands of columns find noise."""
 
-ATTRIBUTES = tuple(f"attributes-{hops}" for hops in HOPS)
+ATTRIBUTE_BLOCKS = tuple(f"attributes-{hops}" for hops in HOPS)
 """The blocks of the attributes, smoothed 0, 1 and 2 times."""
 
 
@@ -52,7 +52,7 @@ def column_blocks(ensemble: EnsembleConfig, widths: Sequence[int], num_attribute
         start, end = end, end + width
         name = encoder.positives or "learned"
         blocks[name] = (*blocks.get(name, ()), (start, end))
-    for name in ATTRIBUTES if ensemble.attributes else ():
+    for name in ATTRIBUTE_BLOCKS if ensemble.attributes else ():
         start, end = end, end + num_attributes
         blocks[name] = ((start, end),)
     return blocks
@@ -66,12 +66,12 @@ def columns_of(embedding: Tensor, ranges: Ranges) -> Tensor:
     return torch.cat([embedding[:, start:end] for start, end in ranges], dim=1)
 
 
-class Member(NamedTuple):
+class BlendMember(NamedTuple):
     """One head of a blend: what it is and reads, and what hidden labels said of it."""
 
     name: str
     kind: str
-    """One of `xtcl.config.HEADS`."""
+    """One of `xtcl.config.NODE_HEADS`."""
     blocks: tuple[str, ...]
     """Of the embedding; trees read directions of them, beside columns of their own."""
     weight: float
@@ -85,19 +85,19 @@ class Member(NamedTuple):
     @property
     def reads_encoders(self) -> bool:
         """Whether what was trained by contrast counts in it."""
-        return not set(self.blocks) <= set(ATTRIBUTES)
+        return not set(self.blocks) <= set(ATTRIBUTE_BLOCKS)
 
 
 @dataclass(frozen=True)
 class Blend:
     """The choice: every candidate in order of preference, with its weight, and how it was made."""
 
-    members: tuple[Member, ...]
+    members: tuple[BlendMember, ...]
     num_hidden: int
     """Labels that were hidden in turn; 0 where none could be."""
 
     @property
-    def chosen(self) -> tuple[Member, ...]:
+    def chosen(self) -> tuple[BlendMember, ...]:
         """The candidates with a weight, the largest first."""
         kept = [member for member in self.members if member.weight > 0]
         return tuple(sorted(kept, key=lambda member: -member.weight))
@@ -122,11 +122,13 @@ class Blend:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Blend:
         """The blend whose `dataclasses.asdict` went through JSON."""
-        members = tuple(Member(*each)._replace(blocks=tuple(each[2])) for each in stored["members"])
+        members = tuple(
+            BlendMember(*each)._replace(blocks=tuple(each[2])) for each in stored["members"]
+        )
         return cls(members, stored["num_hidden"])
 
 
-class NodeRows(NamedTuple):
+class HeadRows(NamedTuple):
     """What heads read of all nodes of a graph: embedding, attributes, links and training labels."""
 
     embedding: Tensor
@@ -145,7 +147,7 @@ class LinearMember:
     ranges: Ranges
     head: LogisticHead
 
-    def probabilities(self, rows: NodeRows, num_classes: int) -> OfRows:
+    def probabilities(self, rows: HeadRows, num_classes: int) -> OfRows:
         """The function that computes the class probabilities of a slice of the nodes."""
         return lambda part: self.head.predict_proba(
             columns_of(rows.embedding[part], self.ranges), num_classes
@@ -178,7 +180,7 @@ class TreesMember:
     trees: BoostedTrees
 
     @classmethod
-    def fit(cls, rows: NodeRows, ranges: Ranges, num_classes: int, *, seed: int) -> TreesMember:
+    def fit(cls, rows: HeadRows, ranges: Ranges, num_classes: int, *, seed: int) -> TreesMember:
         """Fit to the nodes that have a label; not calibrated."""
         columns = columns_of(rows.embedding, ranges)
         mean = columns.mean(dim=0)
@@ -190,7 +192,7 @@ class TreesMember:
         trees = fit_trees(read, rows.labels[known], seed=seed, folds=0)
         return cls(ranges, mean.cpu().numpy(), directions.cpu().numpy(), trees)
 
-    def columns(self, rows: NodeRows, num_classes: int) -> sp.csr_array:
+    def columns(self, rows: HeadRows, num_classes: int) -> sp.csr_array:
         """What the trees read of every node."""
         mean, directions = (
             torch.from_numpy(part).to(rows.embedding) for part in (self.mean, self.directions)
@@ -198,12 +200,12 @@ class TreesMember:
         projected = (columns_of(rows.embedding, self.ranges) - mean) @ directions
         return _columns_with(rows, projected, num_classes)
 
-    def probabilities(self, rows: NodeRows, num_classes: int) -> OfRows:
+    def probabilities(self, rows: HeadRows, num_classes: int) -> OfRows:
         """The function that computes the class probabilities of a slice of the nodes."""
         columns = self.columns(rows, num_classes)
         return lambda part: self.trees.predict_proba(columns[part], num_classes)
 
-    def scores(self, rows: NodeRows, nodes: NDArray[np.int64], num_classes: int) -> Tensor:
+    def scores(self, rows: HeadRows, nodes: NDArray[np.int64], num_classes: int) -> Tensor:
         """The class scores [n, classes with a label] of some nodes."""
         return torch.from_numpy(
             self.trees.decision_function(self.columns(rows, num_classes)[nodes])
@@ -234,7 +236,7 @@ class TreesMember:
         return cls(_read_ranges(tensors["ranges"], len(mean)), mean, directions, trees)
 
 
-def _columns_with(rows: NodeRows, projected: Tensor, num_classes: int) -> sp.csr_array:
+def _columns_with(rows: HeadRows, projected: Tensor, num_classes: int) -> sp.csr_array:
     """What trees read of every node."""
     extra = np.asarray(projected.cpu().numpy())
     return tree_columns(rows.attributes, rows.adjacency, rows.labels, num_classes, extra=extra)
@@ -253,7 +255,7 @@ class BlendedHead:
     members: tuple[LinearMember | TreesMember, ...]
     blend: Blend
 
-    def probabilities(self, rows: NodeRows, num_classes: int) -> OfRows:
+    def probabilities(self, rows: HeadRows, num_classes: int) -> OfRows:
         """The function that computes the class probabilities of a slice of the nodes."""
         each = [member.probabilities(rows, num_classes) for member in self.members]
 
@@ -299,7 +301,7 @@ class BlendedHead:
 
 
 def class_probabilities_of(
-    head: LogisticHead | BlendedHead, rows: NodeRows, num_classes: int
+    head: LogisticHead | BlendedHead, rows: HeadRows, num_classes: int
 ) -> OfRows:
     """The function that computes the calibrated class probabilities of a slice of the nodes."""
     if isinstance(head, BlendedHead):

@@ -30,13 +30,13 @@ from torch import Tensor
 
 from xtcl.config import FitConfig
 from xtcl.tasks.blend import (
-    ATTRIBUTES,
+    ATTRIBUTE_BLOCKS,
     Blend,
     BlendedHead,
+    BlendMember,
     Blocks,
+    HeadRows,
     LinearMember,
-    Member,
-    NodeRows,
     Ranges,
     TreesMember,
     column_blocks,
@@ -83,8 +83,8 @@ def candidates(blocks: Blocks, heads: Sequence[str]) -> list[Candidate]:
     First logistic heads: on all encoders beside the attributes, on those of one strategy, on the
     attributes alone, smoothed or not. Then trees.
     """
-    attributes = tuple(name for name in ATTRIBUTES if name in blocks)
-    strategies = tuple(name for name in blocks if name not in ATTRIBUTES)
+    attributes = tuple(name for name in ATTRIBUTE_BLOCKS if name in blocks)
+    strategies = tuple(name for name in blocks if name not in ATTRIBUTE_BLOCKS)
     read = {f"{name} positives": (name, *attributes) for name in strategies}
     if len(strategies) > 1:
         together = f"{' and '.join(strategies)} positives"
@@ -140,10 +140,10 @@ def _hidden_scores(
         yield candidate, scores
 
 
-def node_rows(side: TrainingData, fitted: FittedEmbedding) -> NodeRows:
+def node_rows(side: TrainingData, fitted: FittedEmbedding) -> HeadRows:
     """What heads read of all nodes."""
     graph = side.graph
-    return NodeRows(fitted.embedding, graph.attributes, graph.adjacency, side.labels)
+    return HeadRows(fitted.embedding, graph.attributes, graph.adjacency, side.labels)
 
 
 def ranges_of(names: Sequence[str], blocks: Blocks) -> Ranges:
@@ -161,7 +161,7 @@ def _blend(tried: dict[Candidate, list[Tensor]], codes: Codes) -> Blend:
         likelihoods.append(log_probabilities[np.arange(len(codes)), codes])
         right = float((log_probabilities.argmax(axis=1) == codes).mean())
         loss = -float(likelihoods[-1].mean())
-        members.append(Member(*candidate, 0.0, C, factor, round(loss, 6), round(right, 6)))
+        members.append(BlendMember(*candidate, 0.0, C, factor, round(loss, 6), round(right, 6)))
     weights = blend_weights(np.array(likelihoods))
     weighted = zip(members, weights.tolist(), strict=True)
     return Blend(tuple(each._replace(weight=weight) for each, weight in weighted), len(codes))

@@ -20,7 +20,7 @@ from xtcl.errors import UsageError
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold, label_folds
 from xtcl.sampling.positive_lists import PositiveLists
-from xtcl.tasks.blend import BlendedHead, NodeRows, class_probabilities_of
+from xtcl.tasks.blend import BlendedHead, HeadRows, class_probabilities_of
 from xtcl.tasks.hidden_labels import choose_by_hidden_labels, fit_blend
 from xtcl.tasks.logistic import LogisticHead, fit_logistic, refit_logistic, scored_rows, take_rows
 from xtcl.tasks.results import ComputedPredictions, FittedEmbedding, NodePredictions
@@ -202,6 +202,6 @@ class NodeClassification(Task):
     ) -> NodePredictions:
         """Class probabilities, calibrated."""
         view, z = fitted.sampler.view_, fitted.embedding
-        rows = NodeRows(z, view.attributes, view.adjacency, view.labels)
+        rows = HeadRows(z, view.attributes, view.adjacency, view.labels)
         compute = class_probabilities_of(head, rows, num_classes)
         return ComputedPredictions(compute, len(z), scored_rows(z.shape[1]))

@@ -28,12 +28,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
 from xtcl.errors import DataError, UsageError
-from xtcl.tasks.logistic import checked_labels, inverse_temperature, stratified_folds
+from xtcl.tasks.logistic import Codes, Floats, checked_labels, inverse_temperature, stratified_folds
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
-
-SETTINGS: dict[str, Any] = {
+LIGHTGBM_SETTINGS: dict[str, Any] = {
     "num_leaves": 15,
     "learning_rate": 0.05,
     "feature_fraction": 0.3,
@@ -248,7 +245,7 @@ def _boost(
     base = np.log(np.bincount(places, minlength=len(classes)) / len(places))
     two = len(classes) == 2
     settings: dict[str, Any] = {
-        **SETTINGS,
+        **LIGHTGBM_SETTINGS,
         "objective": "binary" if two else "multiclass",
         "num_class": 1 if two else len(classes),
         "min_data_in_leaf": max(3, min(20, len(places) // 40)),
@@ -323,7 +320,7 @@ def tree_columns(
     """What trees read of every node: columns [V, D], float32.
 
     The attributes. With `neighbours` also the mean over a node's neighbours, the mean of their
-    means, the columns of `link_columns` and those of `label_columns`. Then the dense columns of
+    means, the columns of `degree_columns` and those of `label_columns`. Then the dense columns of
     `extra`, such as directions of an embedding.
     """
     own = sp.csr_array(attributes, dtype=np.float32)
@@ -333,14 +330,14 @@ def tree_columns(
         mean = sp.diags_array(_inverse(degree).astype(np.float32), format="csr") @ adjacency
         once = sp.csr_array(mean @ own)
         parts += [once, sp.csr_array(mean @ once)]
-        parts += [sp.csr_array(link_columns(adjacency))]
+        parts += [sp.csr_array(degree_columns(adjacency))]
         parts += [sp.csr_array(label_columns(adjacency, labels, num_classes))]
     if extra is not None:
         parts.append(sp.csr_array(np.asarray(extra, dtype=np.float32)))
     return sp.csr_array(sp.hstack(parts, format="csr", dtype=np.float32))
 
 
-def link_columns(adjacency: sp.csr_array) -> NDArray[np.float32]:
+def degree_columns(adjacency: sp.csr_array) -> NDArray[np.float32]:
     """The degree and the mean degree of the neighbours, [V, 2]; 0 for a node without links."""
     degree = np.asarray(adjacency.sum(axis=1), dtype=np.float64)
     return np.stack([degree, (adjacency @ degree) * _inverse(degree)], axis=1).astype(np.float32)
