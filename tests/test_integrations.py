@@ -16,7 +16,7 @@ from small_runs import small_graph, small_model, small_split
 from torch_geometric.data import Data
 from torch_geometric.transforms import Compose, NormalizeFeatures
 
-from xtcl import AddXTCLEmbedding, NodeEmbedder
+from xtcl import XTCL, AddXTCLEmbedding, NodeEmbedder
 from xtcl.errors import DataError, NotFittedError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
@@ -112,6 +112,25 @@ def test_a_model_that_is_no_xtcl_is_refused(model: Any) -> None:
 def test_the_transform_refuses_what_is_no_data() -> None:
     with pytest.raises(UsageError, match=r"takes a PyG Data, not a Graph: give it graph.to_pyg"):
         AddXTCLEmbedding(**SMALL)(GRAPH)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        (XTCL("nodes", epochs=3), r"by name, AddXTCLEmbedding\(\*\*model\.get_params\(\)\)\.$"),
+        (7, r"attr_name=7 is no name of an attribute: give a name, such as 'xtcl_embedding'"),
+        ("", r"attr_name='' is no name"),
+    ],
+)
+def test_the_transform_refuses_what_is_no_name(name: Any, remedy: str) -> None:
+    with pytest.raises(UsageError, match=remedy):
+        AddXTCLEmbedding(name)
+
+
+def test_the_parameters_of_a_model_go_into_the_transform() -> None:
+    model = small_model(**SMALL)
+    found = AddXTCLEmbedding(**model.get_params())(GRAPH.to_pyg())
+    assert len(found.xtcl_embedding) == GRAPH.num_nodes
 
 
 def test_the_estimator_ends_a_pipeline() -> None:

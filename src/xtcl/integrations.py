@@ -41,6 +41,13 @@ class AddXTCLEmbedding(BaseTransform):  # type: ignore[misc]
     def __init__(
         self, attr_name: str | None = "xtcl_embedding", *, full: bool = False, **parameters: Any
     ) -> None:
+        if not (attr_name is None or (isinstance(attr_name, str) and attr_name)):
+            remedy = (
+                "give the parameters of a model by name, AddXTCLEmbedding(**model.get_params())"
+                if isinstance(attr_name, XTCL)
+                else "give a name, such as 'xtcl_embedding', or None to append to x"
+            )
+            raise UsageError(f"attr_name={attr_name!r} is no name of an attribute: {remedy}.")
         self.attr_name = attr_name
         self.full = full
         self.parameters = parameters
