@@ -356,6 +356,7 @@ def test_an_object_is_used_as_it_is(mine: str) -> None:
     [
         (MIRROR, r"not a ndarray: wrap a matrix, MatrixRelation\("),
         (sp.csr_array(MIRROR), r"not a csr_array: wrap a matrix, MatrixRelation\("),
+        (sp.csr_array(MIRROR), r", or give it a name with register_relation\('.*', matrix\)\."),
         (same_parity, r"not a function: wrap the function, FunctionRelation\("),
         (Jaccard, r"make an object of the class, Jaccard\(\)"),
     ],

@@ -199,7 +199,10 @@ def resolve_relations(
 
 def _named(item: object, forms: Mapping[str, Mapping[str, Any]]) -> Relation:
     if not isinstance(item, str):
-        remedy = "wrap a matrix, MatrixRelation(matrix, name='...')"
+        remedy = (
+            "wrap a matrix, MatrixRelation(matrix, name='...'), or give it a name with "
+            "register_relation('...', matrix)"
+        )
         if isinstance(item, type):
             remedy = f"make an object of the class, {item.__name__}()"
         elif callable(item):
