@@ -1,4 +1,5 @@
 """The paper's competitors (`methods`), its tables and figures (`experiments`), and trials on them.
 
-No fit imports this package.
+No fit loads this package, unless it is asked to compare with a method of it: by name, or by
+`--compare all`, which has `sscl`.
 """
