@@ -10,7 +10,7 @@ import pytest
 from xtcl.lab.experiments.comparison import TABLE_DATASETS
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.accuracy_tables import main
-from xtcl.lab.scripts.paper_figures import BEST_PUBLISHED, BEST_RIVAL, PAPER
+from xtcl.lab.scripts.paper_figures import BEST_OTHER, BEST_PUBLISHED, PAPER
 from xtcl.lab.scripts.protocol import SPLITS
 from xtcl.report.charts import DASH
 from xtcl.tasks import TASKS
@@ -77,7 +77,7 @@ def test_an_empty_folder_has_published_figures_and_dashes(tmp_path: Path, task: 
     for name, expected in (
         ("the paper's XTCL(GCN)", PAPER[task]["xtcl-gcn"]),
         ("the paper's XTCL(GAT)", PAPER[task]["xtcl-gat"]),
-        ("best rival in the paper's table", BEST_RIVAL[task]),
+        ("best other method in the paper's table", BEST_OTHER[task]),
         (names[10], BEST_PUBLISHED[task]),
     ):
         assert figures[name] == [f"{expected[dataset]:.2f}" for dataset in TABLE_DATASETS]

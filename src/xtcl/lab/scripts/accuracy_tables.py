@@ -20,9 +20,9 @@ from xtcl.files import atomic_path
 from xtcl.lab.experiments.comparison import TABLE_DATASETS
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.paper_figures import (
+    BEST_OTHER,
     BEST_PUBLISHED,
     BEST_PUBLISHED_PROTOCOL,
-    BEST_RIVAL,
     PAPER,
     Figures,
 )
@@ -162,7 +162,7 @@ def figures_table(task: str, results: Results, purity: dict[str, TableRecord]) -
             published("the paper's XTCL(GAT)", PAPER[task]["xtcl-gat"]),
             ours("xtcl-gat"),
             *(ours(method) for method in TABLE_METHODS if method not in PAPER[task]),
-            published("best rival in the paper's table", BEST_RIVAL[task]),
+            published("best other method in the paper's table", BEST_OTHER[task]),
             published(f"best published {BEST_PUBLISHED_PROTOCOL[task]}", BEST_PUBLISHED[task]),
             afterwards(f"purity (three splits): {PURITY_TITLES[task]}", "runs"),
             *(afterwards(title, runs) for runs, title in PURITY_ROWS[task].items()),
