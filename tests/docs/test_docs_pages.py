@@ -101,6 +101,19 @@ def test_the_script_for_one_part_is_short(section: str, most: int) -> None:
     assert 0 < len(lines) <= most
 
 
+def test_examples_of_one_part_are_as_long_as_the_page_says() -> None:
+    page = (DOCS / "guides" / "use-one-part.md").read_text(encoding="utf-8")
+    longer: list[str] = []
+    for section in page.split("\n## ")[1:]:
+        title, _, text = section.partition("\n")
+        for script in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+            lines = [line for line in script.splitlines() if line.strip()]
+            assert len(lines) <= 25, title
+            longer += [title] * (len(lines) > 10)
+    assert longer == ["Positives in your own training loop"] * 2  # the loop, and a strategy
+    assert "at most ten lines of code; the training loop and the strategy of your own" in page
+
+
 def test_what_torchrun_starts_is_understood() -> None:
     group: Any = get_command(app)
     started = STARTED.findall((DOCS / "ranks.md").read_text(encoding="utf-8"))
