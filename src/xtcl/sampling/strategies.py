@@ -104,7 +104,9 @@ class UniformPositives(PositiveStrategy):
     .. math:: p_b \sim \mathcal U\{v \mid s_r(u, v) \ge \eta_{r,u}\}, \qquad
               r \sim \mathcal U(\mathcal R_f)
 
-    Definition 1 of the paper. :math:`\mathcal R_f` are the relations that read no label, less
+    Definition 1 of the paper, which prints :math:`>` here and :math:`\ge` for the same threshold in
+    Definition 5; :math:`\ge` is taken in both. :math:`\mathcal R_f` are the relations that read no
+    label, less
     those for which no node is above for u; with `relations="all"` those that read labels, too. By
     the definition each of them gives :math:`\lfloor B / |\mathcal R_f| \rfloor` of the B positives.
     That is the same on average; places that are drawn one by one need not divide evenly, and a
