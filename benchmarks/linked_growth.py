@@ -20,10 +20,10 @@ With `--datasets`: a fit of each data set in each mode, for nodes, with a tenth 
 many splits from seed 0 (one, without `--splits`): accuracy, seconds of one core (of the clock with
 `--device cuda`), and the peak above what the process held with the graph. `hop1` has the paper's
 relations with the cap and chooses positives among linked nodes; `linked-relations` has relations of
-linked pairs and chooses positives among all. DIR gets `linked_accuracy.json` and
-`linked_accuracy.md`; fits that are there are kept. With several splits the page has mean and
-standard error of the accuracy alone. With `--sampling` only weights and positives of split 0 are
-computed, on a CPU, in place of the whole fit: `linked_sampling`.
+linked pairs and chooses positives among all. DIR gets `linked_accuracy.jsonl`, a record of each
+fit, and at the end `linked_accuracy.md`; fits that are there are kept. With several splits the page
+has mean and standard error of the accuracy alone. With `--sampling` only weights and positives of
+split 0 are computed, on a CPU, in place of the whole fit: `linked_sampling`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import argparse
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from multiprocessing.connection import Connection
@@ -47,6 +47,7 @@ from xtcl.config import FitConfig, SamplerConfig
 from xtcl.estimator import XTCL
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.splits import node_split
+from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.experiments.training_time import fit_growth
 from xtcl.relations.pagerank import PageRank
 from xtcl.relations.registry import resolve_relations
@@ -236,16 +237,51 @@ def mean_and_error(runs: Sequence[float]) -> str:
     return f"{np.mean(runs):.2f} ± {np.std(runs, ddof=1) / len(runs) ** 0.5:.2f}"
 
 
-def keep(
-    found: list[dict[str, Any]],
-    out: Path,
-    name: str,
-    table: Callable[[Sequence[dict[str, Any]]], str],
-) -> None:
-    """Write the figures so far: the next one may take long."""
-    print(json.dumps(found[-1]), flush=True)
-    (out / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    (out / f"{name}.md").write_text(table(found) + "\n", encoding="utf-8")
+def measure_growth(chosen: argparse.Namespace) -> None:
+    """Measure every size; write the figures so far after each, for the next one may take long."""
+    found: list[dict[str, Any]] = []
+    for links in (int(size) for size in chosen.links.split(",")):
+        found.append(in_own_process(measure, links, chosen.cap, chosen.nine))
+        print(json.dumps(found[-1]), flush=True)
+        text = json.dumps(found, indent=1) + "\n"
+        (chosen.out / "linked_growth.json").write_text(text, encoding="utf-8")
+        text = growth_table(found) + "\n"
+        (chosen.out / "linked_growth.md").write_text(text, encoding="utf-8")
+
+
+def measure_datasets(chosen: argparse.Namespace) -> None:
+    """Fit every data set, mode and split that has no record yet."""
+    name, table = "linked_accuracy", accuracy_table
+    if chosen.sampling:
+        name, table = "linked_sampling", sampling_table
+    records = RecordFile(chosen.out / f"{name}.jsonl")
+    datasets, modes = chosen.datasets.split(","), chosen.modes.split(",")
+    for dataset, mode, seed in product(datasets, modes, range(chosen.splits)):
+        key = f"{dataset}-{mode}-{seed}"
+        if key in records.read():
+            continue
+        if chosen.sampling:
+            found = in_own_process(sample, dataset, mode, chosen.cap)
+        else:
+            found = in_own_process(fit, dataset, mode, chosen.cap, seed, chosen.device)
+        print(json.dumps(found), flush=True)
+        records.append(key, found)
+    records.fold()
+    entries = in_order(list(records.read().values()), datasets, modes)
+    (chosen.out / f"{name}.md").write_text(table(entries) + "\n", encoding="utf-8")
+
+
+def in_order(
+    found: Sequence[dict[str, Any]], datasets: Sequence[str], modes: Sequence[str]
+) -> list[dict[str, Any]]:
+    """By data set, mode and split, those that are asked for first: records are sorted by key."""
+    sets = list(dict.fromkeys([*datasets, *(entry["dataset"] for entry in found)]))
+    ways = list(dict.fromkeys([*modes, *(entry["mode"] for entry in found)]))
+
+    def place(entry: dict[str, Any]) -> tuple[int, int, int]:
+        return sets.index(entry["dataset"]), ways.index(entry["mode"]), entry.get("seed", 0)
+
+    return sorted(found, key=place)
 
 
 def main() -> None:
@@ -262,30 +298,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
-    found: list[dict[str, Any]] = []
-    if chosen.datasets is None:
-        for links in (int(size) for size in chosen.links.split(",")):
-            found.append(in_own_process(measure, links, chosen.cap, chosen.nine))
-            keep(found, chosen.out, "linked_growth", growth_table)
-        return
     if chosen.sampling and (chosen.splits, chosen.device) != (1, "cpu"):
         parser.error("--sampling is of split 0, on a CPU")
-    name, table = "linked_accuracy", accuracy_table
-    if chosen.sampling:
-        name, table = "linked_sampling", sampling_table
-    earlier = chosen.out / f"{name}.json"
-    if earlier.exists():
-        found = json.loads(earlier.read_text(encoding="utf-8"))
-    known = {(entry["dataset"], entry["mode"], entry.get("seed", 0)) for entry in found}
-    splits = range(chosen.splits)
-    for dataset, mode, seed in product(chosen.datasets.split(","), chosen.modes.split(","), splits):
-        if (dataset, mode, seed) in known:
-            continue
-        if chosen.sampling:
-            found.append(in_own_process(sample, dataset, mode, chosen.cap))
-        else:
-            found.append(in_own_process(fit, dataset, mode, chosen.cap, seed, chosen.device))
-        keep(found, chosen.out, name, table)
+    if chosen.datasets is None:
+        measure_growth(chosen)
+    else:
+        measure_datasets(chosen)
 
 
 if __name__ == "__main__":

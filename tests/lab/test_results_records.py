@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from xtcl.lab.experiments.records import RecordFile, encode_records
@@ -20,6 +21,10 @@ DIGESTS: dict[str, str] = json.loads(
 """Digests of the 2,538 records that had a file each, by the file that they are in now."""
 
 
+LINKED = "performance/linked-growth/linked_{}.jsonl"
+LINKED_FILES = [LINKED.format(name) for name in ("accuracy", "accuracy_h200", "sampling")]
+
+
 def digest(key: str, record: Any) -> str:
     return sha256(json.dumps([key, record], sort_keys=True).encode()).hexdigest()[:16]
 
@@ -30,7 +35,7 @@ def test_no_record_is_lost_or_changed(name: str) -> None:
     assert set(DIGESTS[name].split()) <= {digest(*item) for item in records.items()}
 
 
-@pytest.mark.parametrize("name", DIGESTS)
+@pytest.mark.parametrize("name", [*DIGESTS, *LINKED_FILES])
 def test_a_file_is_sorted_and_written_as_fold_writes_it(name: str) -> None:
     path = RESULTS / name
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -64,6 +69,23 @@ def test_earlier_runs_are_of_the_systems_that_changed() -> None:
     found = RecordFile(RESULTS / "reproduction" / "table-nodes" / "earlier.jsonl").read()
     runs = [(what["dataset"], what["method"], what["seed"]) for what in whats(found)]
     assert sorted(runs) == sorted(product(DATASETS, ("cocos", "meta-pn"), range(5)))
+
+
+def test_the_page_of_linked_modes_is_that_of_its_runs() -> None:
+    path = RESULTS / LINKED.format("accuracy_h200")
+    modes = ("top-k", "linked", "hop1", "linked-relations")
+    records = RecordFile(path).read()
+    assert set(records) == {
+        f"{d}-{mode}-{seed}" for d, mode, seed in product(DATASETS, modes, range(5))
+    }
+    rows = path.with_suffix(".md").read_text(encoding="utf-8").splitlines()[2:]
+    for mode, row in zip(modes, rows, strict=True):
+        cells = [
+            [records[f"{dataset}-{mode}-{seed}"]["accuracy"] for seed in range(5)]
+            for dataset in DATASETS
+        ]
+        means = (f"{np.mean(runs):.2f} ± {np.std(runs, ddof=1) / 5**0.5:.2f}" for runs in cells)
+        assert row == f"| {mode} | {' | '.join(means)} |"
 
 
 def whats(records: dict[str, Any]) -> list[dict[str, Any]]:
