@@ -185,7 +185,7 @@ def _check(trees: BoostedTrees) -> None:
             raise _damaged(name, "has entries that are not finite")
     if not (np.isnan(trees.inverse_temperature_) or 0 < trees.inverse_temperature_ < np.inf):
         raise _damaged("inverse_temperature_", "is not a positive number")
-    starts, ends = trees.starts_, np.append(trees.starts_[1:], nodes)
+    starts, ends = trees.starts_, np.append(trees.starts_, nodes)[1:]
     if (starts[:1] != 0).any() or (ends <= starts).any() or (nodes and not len(starts)):
         raise _damaged("starts_", "does not divide the nodes into trees")
     end = np.repeat(ends, ends - starts)
