@@ -39,7 +39,7 @@ from xtcl.estimator import XTCL
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
-from xtcl.model_selection.controls import advice, quick_controls
+from xtcl.model_selection.controls import QUICK_CONTROLS, advice
 from xtcl.planning.memory_plan import NO_LIMIT, MemoryPlan, plan_fit, plan_stages
 from xtcl.planning.sizes import Sizes
 from xtcl.tasks import make_task
@@ -286,7 +286,7 @@ def test_all_quick_controls_are_ranked_and_do_not_touch_the_fit(
     assert {name for name in plain if plain[name] != run[name]} == {"metrics.json"}
     metrics = run["metrics.json"]
     compared = metrics["compared"]
-    assert set(compared) == {"xtcl-gcn", *quick_controls(task)}
+    assert set(compared) == {"xtcl-gcn", *QUICK_CONTROLS[task]}
     assert list(compared.values()) == sorted(compared.values(), reverse=True)
     split = json.loads((tmp_path / "run" / "split.json").read_text())
     count = np.shape(split["test"])[-1]

@@ -38,6 +38,8 @@ HOMES = {
     "subgraph": "xtcl.lab.methods.subgraph:SubGraph",
     "logistic": "xtcl.baselines.logistic:Logistic",
     "propagation": "xtcl.baselines.propagation:PropagationMethod",
+    "trees": "xtcl.baselines.trees:Trees",
+    "trees-neighbours": "xtcl.baselines.trees:TreesNeighbours",
 }
 """Where the class of each method lives, as "module:class"."""
 

@@ -187,10 +187,10 @@ def _names(compare: str) -> list[str]:
 def _methods_to_compare(compare: str, task: str) -> list[Method]:
     """The methods that --compare names, each once; refuses one that cannot do the task."""
     from xtcl.baselines import make_method
-    from xtcl.model_selection.controls import quick_controls
+    from xtcl.model_selection.controls import QUICK_CONTROLS
 
     named = _names(compare)
-    every = [each for name in named for each in (quick_controls(task) if name == _ALL else [name])]
+    every = [each for name in named for each in (QUICK_CONTROLS[task] if name == _ALL else [name])]
     methods = [make_method(name) for name in dict.fromkeys(every)]
     for method in methods:
         method.check_task(task)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from xtcl.baselines import METHODS
-
 QUICK_CONTROLS = {
     "nodes": ("logistic", "propagation", "trees", "trees-neighbours", "gcn", "sscl"),
     "links": ("logistic", "propagation", "gcn"),
@@ -21,11 +19,6 @@ _WHY = {
     "gcn": "a graph network trained for the answers alone does better",
     "sscl": "positives chosen without labels do better",
 }
-
-
-def quick_controls(task: str) -> list[str]:
-    """The quick controls of a task, of those that are there."""
-    return [name for name in QUICK_CONTROLS[task] if name in METHODS]
 
 
 def advice(compared: Mapping[str, float], own: str, task: str, count: int) -> str:

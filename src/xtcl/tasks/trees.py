@@ -33,7 +33,7 @@ from xtcl.tasks.logistic import Codes, Floats, checked_labels, inverse_temperatu
 LIGHTGBM_SETTINGS: dict[str, Any] = {
     "num_leaves": 15,
     "learning_rate": 0.05,
-    "feature_fraction": 0.3,
+    "feature_fraction_bynode": 0.3,
     "bagging_fraction": 0.8,
     "bagging_freq": 1,
     "lambda_l2": 1.0,
@@ -182,7 +182,7 @@ def _check(trees: BoostedTrees) -> None:
             raise _damaged(name, "has entries that are not finite")
     if not (np.isnan(trees.inverse_temperature_) or 0 < trees.inverse_temperature_ < np.inf):
         raise _damaged("inverse_temperature_", "is not a positive number")
-    starts, ends = trees.starts_, np.append(trees.starts_[1:], nodes)
+    starts, ends = trees.starts_, np.append(trees.starts_, nodes)[1:]
     if (starts[:1] != 0).any() or (ends <= starts).any() or (nodes and not len(starts)):
         raise _damaged("starts_", "does not divide the nodes into trees")
     end = np.repeat(ends, ends - starts)

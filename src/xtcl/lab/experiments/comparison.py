@@ -56,6 +56,8 @@ ORDER = (
     "naive-tcl",
     "logistic",
     "propagation",
+    "trees",
+    "trees-neighbours",
 )
 """Ours, the paper's rows in its order, its contrastive losses, the controls."""
 

@@ -30,10 +30,12 @@ class Given(NamedTuple):
 
 REGRESSION = "logistic regression"
 CHOSEN_SCORER = "cosine, inner product or weighted product"
+TREES = "boosted trees"
 OWN = "its own network"
 
 PENALTY = "penalty"
 SCORER = "scorer"
+TEMPERATURE = "inverse temperature"
 
 _WITHOUT_EMBEDDING = {
     "nodes": {
@@ -42,6 +44,10 @@ _WITHOUT_EMBEDDING = {
         "logistic": Given(REGRESSION, "attributes alone", PENALTY, second_fit=True),
         "propagation": Given(
             REGRESSION, "attributes alone, smoothed", f"smoothing, {PENALTY}", second_fit=True
+        ),
+        "trees": Given(TREES, "attributes alone", TEMPERATURE),
+        "trees-neighbours": Given(
+            TREES, "attributes, means over neighbours, degrees, labels around", TEMPERATURE
         ),
     },
     "links": {
