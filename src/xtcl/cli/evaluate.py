@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 EXPERIMENT_NAMES = (
     *("table-nodes", "table-links", "datasets", "learning-curve"),
     *("perturbation", "importance", "time", "classes"),
+    *("any-graph", "hard-graphs"),
 )
 """What `xtcl reproduce` can redraw. The experiments themselves import torch."""
 
