@@ -185,8 +185,11 @@ def test_plain_arrays_are_read_as_they_are(name: str, tmp_path: Path) -> None:
     assert dense(graph).tolist() == np.diag([0.5, -2.0, 0.0, 1.0]).tolist()
     assert graph.labels is not None
     assert (graph.labels.tolist(), graph.classes) == ([1, 0, 1, -1], (0, 1))
-    here = {info.name for info in describe_datasets(tmp_path / "data") if info.available}
-    assert here == {"cora", name}
+    here = [info for info in describe_datasets(tmp_path / "data") if info.available]
+    assert [(info.name, info.source) for info in here] == [
+        ("cora", "package"),
+        (name, f"more/{name}.npz"),
+    ]
 
 
 def test_dblp_in_pygs_layout_comes_first_within_a_folder(tmp_path: Path) -> None:

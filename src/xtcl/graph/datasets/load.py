@@ -58,15 +58,15 @@ def load_dataset(name: str, data: str | os.PathLike[str] | None = None) -> Graph
 def describe_datasets(data: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
     """Every known data set, and whether it can be loaded here without a download."""
     roots = [root for root in (data_root(data), cache_root()) if root is not None]
-    return [
-        DatasetInfo(
-            name=spec.name,
-            source="package" if spec.name == "cora" else spec.source,
-            **spec.size._asdict(),
-            available=spec.name == "cora" or _found(spec, roots) is not None,
-        )
-        for spec in DATASETS.values()
-    ]
+    infos = []
+    for spec in DATASETS.values():
+        found = _found(spec, roots)
+        source = spec.source if found is None else found[0].source
+        if spec.name == "cora":
+            source = "package"
+        here = spec.name == "cora" or found is not None
+        infos.append(DatasetInfo(spec.name, source, **spec.size._asdict(), available=here))
+    return infos
 
 
 def _packaged_cora() -> Graph:
