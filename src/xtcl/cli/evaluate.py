@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 EXPERIMENT_NAMES = (
     *("table-nodes", "table-links", "datasets", "learning-curve"),
     *("perturbation", "importance", "time", "classes"),
+    *("any-graph", "hard-graphs"),
 )
 """What `xtcl reproduce` can redraw. The experiments themselves import torch."""
 
@@ -219,7 +220,7 @@ def reproduce(
     data: options.DataOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Redraw a table or figure of the paper from runs of your own.
+    """Redraw a table or figure of the paper, or of graphs beyond it, from runs of your own.
 
     Every run is kept; interrupted, the same command goes on.
 

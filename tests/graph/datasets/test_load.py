@@ -34,6 +34,13 @@ def _own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(location, "_fetch", no_network)
 
 
+PLAIN = (
+    *("imdb", "flickr", "facebook_pages", "twitch_england", "actor"),
+    *("chameleon_filtered", "chameleon_directed", "minesweeper", "dblp"),
+)
+"""Graphs that may be a file of plain arrays."""
+
+
 def dense(graph: Graph) -> FloatArray:
     attributes = graph.attributes
     return attributes if isinstance(attributes, np.ndarray) else attributes.toarray()
@@ -52,6 +59,15 @@ def write_npz(path: Path, **changes: object) -> None:
     }
     path.parent.mkdir(parents=True)
     np.savez(path, **{**parts, "labels": np.array([1, 0, 1, 0, 2]), **changes})
+
+
+def write_plain(path: Path, **changes: object) -> None:
+    """Four nodes; links 0->1, 1->0, 3->3 and 3->2; the last node has no class."""
+    matrix = sparse.csr_array(np.diag([0.5, -2.0, 0.0, 1.0]).astype(np.float32))
+    parts = {f"x_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr", "shape")}
+    links = np.array([[0, 1, 3, 3], [1, 0, 3, 2]])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, **{"edge_index": links, **parts, "y": np.array([1, 0, 1, -1]), **changes})
 
 
 def test_cora_needs_nothing() -> None:
@@ -123,7 +139,7 @@ def test_repairs_of_the_raw_files_are_reported(name: str, repairs: Repairs) -> N
 
 
 @needs_data
-@pytest.mark.parametrize("name", ["cora", "citeseer", "pubmed", "photo", "computers"])
+@pytest.mark.parametrize("name", ["cora", "citeseer", "pubmed", "photo", "computers", *PLAIN])
 def test_registry_states_the_true_sizes(name: str) -> None:
     graph = load_dataset(name, SHARED)
     assert DATASETS[name].size == (
@@ -157,6 +173,84 @@ def test_data_folder_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("XTCL_DATA", str(tmp_path / "data"))
     assert load_dataset("dblp").num_edges == 3
     assert [info.name for info in describe_datasets() if info.available] == ["cora", "dblp"]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_arrays_are_read_as_they_are(name: str, tmp_path: Path) -> None:
+    write_plain(tmp_path / "data" / "more" / f"{name}.npz")
+    graph = load_dataset(name, tmp_path / "data")
+    assert graph.name == name
+    assert graph.edges.tolist() == [[0, 2], [1, 3]]
+    assert graph.repairs == Repairs(loops_dropped=1, directions_removed=1)
+    assert dense(graph).tolist() == np.diag([0.5, -2.0, 0.0, 1.0]).tolist()
+    assert graph.labels is not None
+    assert (graph.labels.tolist(), graph.classes) == ([1, 0, 1, -1], (0, 1))
+    here = [info for info in describe_datasets(tmp_path / "data") if info.available]
+    assert [(info.name, info.source) for info in here] == [
+        ("cora", "package"),
+        (name, f"more/{name}.npz"),
+    ]
+
+
+def test_dblp_in_pygs_layout_comes_first_within_a_folder(tmp_path: Path) -> None:
+    write_npz(tmp_path / "cache" / "CitationFull" / "dblp" / "raw" / "dblp.npz")
+    assert load_dataset("dblp").num_nodes == 5
+    write_plain(tmp_path / "data" / "more" / "dblp.npz")
+    assert load_dataset("dblp", tmp_path / "data").num_nodes == 4  # the user's folder is the first
+    write_npz(tmp_path / "data" / "dblp" / "raw" / "dblp.npz")
+    assert load_dataset("dblp", tmp_path / "data").num_nodes == 5
+
+
+def test_missing_plain_arrays_are_asked_for_and_not_downloaded(tmp_path: Path) -> None:
+    sentence = (
+        r"put imdb\.npz into DIR/more and give --data DIR, .* graph of the PyPI package "
+        r"graphdatascience 2\.2"
+    )
+    with pytest.raises(DataError, match=sentence):
+        load_dataset("imdb", tmp_path)
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"y": np.array(["a", None, "b", "c"], dtype=object)}, "allow_pickle"),
+        (
+            {"y": np.array([1, 0, 1])},
+            r"y is int64 \[3\], not a whole number for each",
+        ),
+        ({"y": np.array([0.5, 0.0, 1.0, 1.0])}, "y is float64"),
+        ({"edge_index": np.array([[0], [4]])}, r"\(0, 4\) in column 0"),
+        ({"edge_index": np.array([0, 1])}, r"\[2, E\]"),
+        ({"x_shape": np.array(4)}, "not iterable|unpack"),
+        ({"x_indices": np.array([0, 1, 9])}, "indices|index"),
+        ({"x_data": np.array([1.0, np.nan, 1.0])}, "nan"),
+    ],
+)
+def test_damaged_plain_arrays_are_refused(
+    changes: dict[str, object], reason: str, tmp_path: Path
+) -> None:
+    write_plain(tmp_path / "more" / "actor.npz", **changes)
+    refused = rf"more/actor\.npz is not a graph .*\(.*({reason}).*\): replace it with the original"
+    with pytest.raises(DataError, match=refused):
+        load_dataset("actor", tmp_path)
+
+
+def test_any_damage_of_a_file_of_plain_arrays_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "more" / "actor.npz"
+    write_plain(path)
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(whole)
+        damaged[int(rng.integers(len(whole)))] = int(rng.integers(256))
+        path.write_bytes(damaged)
+        try:
+            load_dataset("actor", tmp_path)
+        except DataError as error:
+            assert str(error).endswith("replace it with the original.")  # noqa: PT017
+            refused += 1
+    assert refused > 100
 
 
 def test_cora_full_is_not_taken_for_planetoids_cora(tmp_path: Path) -> None:

@@ -223,6 +223,9 @@ def test_times_in_words(seconds: float, words: str) -> None:
 RESULTS = Path(__file__).parents[3] / "results" / "reproduction"
 
 
+NOT_RUN_YET = {"any-graph", "hard-graphs"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_kept_page_is_drawn_from_its_runs_and_says_what_made_them(
@@ -230,6 +233,8 @@ def test_a_kept_page_is_drawn_from_its_runs_and_says_what_made_them(
 ) -> None:
     experiment = EXPERIMENTS[name]()
     kept = RESULTS / name
+    if name in NOT_RUN_YET and not kept.exists():
+        pytest.skip("no runs are kept yet")
     records = list(
         read_records(experiment.runs(Selection()), RecordFile(kept / f"{name}.jsonl")).values()
     )

@@ -1,4 +1,4 @@
-"""Readers of the raw files of PyG's data sets: Planetoid, and the npz layout of the others."""
+"""Readers of data sets' files: Planetoid's, the npz layout of PyG's others, and plain arrays."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ from numpy.lib.npyio import NpzFile
 
 from xtcl.errors import DataError
 from xtcl.graph.graph import Graph
-from xtcl.graph.validation import Attributes, SparseMatrix, canonical_edges
+from xtcl.graph.validation import Attributes, SparseMatrix, canonical_edges, check_attributes
 
 _SPARSE_BELOW = 0.2
 """Share of non-zeros below which sparse rows are smaller (8 bytes against 4 each) and faster."""
+_UNREADABLE = (
+    *(EOFError, KeyError, OSError, TypeError, ValueError, zipfile.BadZipFile, zlib.error),
+    RuntimeError,  # an archive whose damage reads as a password or a method of compression
+)
 
 
 def read_planetoid(folder: Path, prefix: str, name: str) -> Graph:
@@ -51,13 +55,38 @@ def read_npz(path: Path, name: str) -> Graph:
 
     Only plain arrays are read: an object array, which would need pickle, is refused.
     """
+    with _opened(path, "that PyG's Amazon, Coauthor and CitationFull use") as stored:
+        return _to_graph(stored, name)
+
+
+def read_plain_npz(path: Path, name: str) -> Graph:
+    """Read one file of plain arrays.
+
+    `edge_index` [2, E], the attributes as the parts of a CSR matrix (`x_data`, `x_indices`,
+    `x_indptr`, `x_shape`), and `y` [V], the class of each node or -1. Values are taken as they are,
+    links lose direction. An object array, which would need pickle, is refused.
+    """
+    with _opened(path, "of plain arrays (edge_index, x_data ... x_shape, y)") as stored:
+        links, labels = stored["edge_index"], stored["y"]
+        attributes = check_attributes(_matrix(stored, "x"))
+        if labels.shape != attributes.shape[:1] or labels.dtype.kind != "i":
+            raise DataError(
+                f"y is {labels.dtype} {list(labels.shape)}, not a whole number for each of the "
+                f"{attributes.shape[0]} rows of attributes"
+            )
+        return Graph.from_arrays(compact_attributes(attributes), links, labels, name=name)
+
+
+@contextmanager
+def _opened(path: Path, layout: str) -> Iterator[NpzFile]:
+    """The arrays of a file, none of them pickled; one that cannot be read is refused."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            return _to_graph(stored, name)
-    except (EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+            yield stored
+    except _UNREADABLE as error:
         raise DataError(
-            f"{path} is not a graph in the npz layout that PyG's Amazon, Coauthor and CitationFull "
-            f"use ({error}): replace it with the original."
+            f"{path} is not a graph in the npz layout {layout} ({str(error).rstrip('.')}): "
+            "replace it with the original."
         ) from error
 
 

@@ -6,7 +6,7 @@ import hashlib
 import os
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import as_file, files
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from xtcl.errors import DataError, UsageError, known_names
-from xtcl.graph.datasets.formats import quiet_pyg, read_npz, read_planetoid
+from xtcl.graph.datasets.formats import quiet_pyg, read_npz, read_plain_npz, read_planetoid
 from xtcl.graph.graph import Graph
 
 _TIMEOUT_SECONDS = 30.0
-_Family = Literal["Planetoid", "Amazon", "Coauthor", "CitationFull"]
+_Family = Literal["Planetoid", "Amazon", "Coauthor", "CitationFull", "more"]
 
 
 @dataclass(frozen=True)
@@ -40,28 +40,33 @@ def load_dataset(name: str, data: str | os.PathLike[str] | None = None) -> Graph
     Cora ships in the package. The others are read from `data` or `XTCL_DATA`, in PyG's raw layout
     (`Planetoid/CiteSeer/raw`, `Amazon/Photo/raw`, or without the family), which is never written
     to; else from our cache (`XTCL_CACHE` or `~/.cache/xtcl/raw`); else downloaded into that cache.
+
+    Further graphs (imdb, flickr, ...) are files of plain arrays, `more/imdb.npz` in the same
+    folders, and are not downloaded. DBLP may be in either layout: its attributes are 0 and 1 in
+    PyG's, weights of words in the plain one.
     """
     spec = dataset_spec(name)
     if spec.name == "cora":
         return _packaged_cora()
-    folder = locate_raw(spec, data)
+    spec, folder = locate_raw(spec, data)
     if spec.family == "Planetoid":
         return read_planetoid(folder, spec.name, spec.name)
-    return read_npz(folder / spec.files[0], spec.name)
+    read = read_plain_npz if spec.family == "more" else read_npz
+    return read(folder / spec.files[0], spec.name)
 
 
 def describe_datasets(data: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
     """Every known data set, and whether it can be loaded here without a download."""
     roots = [root for root in (data_root(data), cache_root()) if root is not None]
-    return [
-        DatasetInfo(
-            name=spec.name,
-            source="package" if spec.name == "cora" else f"{spec.family}/{spec.folder}/raw",
-            **spec.size._asdict(),
-            available=spec.name == "cora" or any(find_raw(spec, root) for root in roots),
-        )
-        for spec in DATASETS.values()
-    ]
+    infos = []
+    for spec in DATASETS.values():
+        found = _found(spec, roots)
+        source = spec.source if found is None else found[0].source
+        if spec.name == "cora":
+            source = "package"
+        here = spec.name == "cora" or found is not None
+        infos.append(DatasetInfo(spec.name, source, **spec.size._asdict(), available=here))
+    return infos
 
 
 def _packaged_cora() -> Graph:
@@ -88,7 +93,11 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """One data set in PyG's raw layout: `<family>/<folder>/raw/<files>`."""
+    """One data set in PyG's raw layout: `<family>/<folder>/raw/<files>`.
+
+    Of the family "more" it is one file of plain arrays, `more/<files>`, and `folder` says where the
+    graph comes from. `other` is the same data set in another layout.
+    """
 
     name: str
     family: _Family
@@ -96,15 +105,31 @@ class DatasetSpec:
     files: tuple[str, ...]
     size: Size
     sha256: Mapping[str, str] = field(default_factory=dict)
+    other: DatasetSpec | None = None
+
+    @property
+    def source(self) -> str:
+        """Where it is below a data folder."""
+        if self.family == "more":
+            return f"more/{self.files[0]}"
+        return f"{self.family}/{self.folder}/raw"
 
 
-def locate_raw(spec: DatasetSpec, data: str | os.PathLike[str] | None) -> Path:
-    """The checked raw folder of `spec`; downloads into our cache where no folder has it."""
+def locate_raw(spec: DatasetSpec, data: str | os.PathLike[str] | None) -> tuple[DatasetSpec, Path]:
+    """The layout that is there, and its checked folder; without any, a download into our cache."""
     roots = [root for root in (data_root(data), cache_root()) if root is not None]
-    found = next((raw for root in roots if (raw := find_raw(spec, root)) is not None), None)
-    folder = found or _download(spec)
+    spec, folder = _found(spec, roots) or (spec, _download(spec))
     check_hashes(spec, folder)
-    return folder
+    return spec, folder
+
+
+def _found(spec: DatasetSpec, roots: Iterable[Path]) -> tuple[DatasetSpec, Path] | None:
+    """The first of the roots that has the data set, in one of its layouts."""
+    for root in roots:
+        for layout in (spec, spec.other):
+            if layout is not None and (folder := find_raw(layout, root)) is not None:
+                return layout, folder
+    return None
 
 
 def data_root(data: str | os.PathLike[str] | None) -> Path | None:
@@ -126,7 +151,8 @@ def cache_root() -> Path:
 
 def find_raw(spec: DatasetSpec, root: Path) -> Path | None:
     """The folder under `root` that holds all raw files of `spec`, with or without the family."""
-    for chain in ((spec.family, spec.folder, "raw"), (spec.folder, "raw")):
+    pyg = (spec.family, spec.folder, "raw"), (spec.folder, "raw")
+    for chain in (("more",),) if spec.family == "more" else pyg:
         for folder in _descend(root, chain):
             if all((folder / file).is_file() for file in spec.files):
                 return folder
@@ -156,6 +182,12 @@ def check_hashes(spec: DatasetSpec, folder: Path) -> None:
 
 def _download(spec: DatasetSpec) -> Path:
     """Fetch the raw files with PyG's downloader; each file appears whole or not at all."""
+    if spec.family == "more":
+        raise DataError(
+            f"Data set {spec.name!r} was found nowhere, and is not downloaded: put "
+            f"{spec.files[0]} into DIR/more and give --data DIR, data=DIR or XTCL_DATA=DIR. It "
+            f"holds the graph of {spec.folder} as plain arrays (`read_plain_npz` names them)."
+        )
     target = cache_root() / spec.family / spec.folder / "raw"
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -241,8 +273,25 @@ def _published(
     return DatasetSpec(name, family, folder, tuple(sha256), size, sha256)
 
 
-def _npz(name: str, family: _Family, folder: str, file: str, size: Size) -> DatasetSpec:
-    return DatasetSpec(name, family, folder, (f"{file}.npz",), size)
+def _npz(
+    name: str,
+    family: _Family,
+    folder: str,
+    file: str,
+    size: Size,
+    other: DatasetSpec | None = None,
+) -> DatasetSpec:
+    return DatasetSpec(name, family, folder, (f"{file}.npz",), size, other=other)
+
+
+def _plain(name: str, origin: str, size: Size) -> DatasetSpec:
+    return DatasetSpec(name, "more", origin, (f"{name}.npz",), size)
+
+
+_DBLP = Size(17_716, 52_867, 1_639, 4)
+_GRAPH_DATA = "EdisonLeeeee/GraphData on GitHub"
+_HETEROPHILOUS = "yandex-research/heterophilous-graphs on GitHub"
+_MUSAE = "benedekrozemberczki/MUSAE on GitHub"
 
 
 DATASETS: dict[str, DatasetSpec] = {
@@ -264,7 +313,15 @@ DATASETS: dict[str, DatasetSpec] = {
         _npz("cora-full", "CitationFull", "cora", "cora", Size(19_793, 63_421, 8_710, 70)),
         _npz("cora-ml", "CitationFull", "cora_ml", "cora_ml", Size(2_995, 8_158, 2_879, 7)),
         _npz("citeseer-full", "CitationFull", "citeseer", "citeseer", Size(4_230, 5_337, 602, 6)),
-        _npz("dblp", "CitationFull", "dblp", "dblp", Size(17_716, 52_867, 1_639, 4)),
+        _npz("dblp", "CitationFull", "dblp", "dblp", _DBLP, _plain("dblp", _GRAPH_DATA, _DBLP)),
         _npz("pubmed-full", "CitationFull", "pubmed", "pubmed", Size(19_717, 44_324, 500, 3)),
+        _plain("imdb", "the PyPI package graphdatascience 2.2", Size(4_661, 50_196, 1_256, 3)),
+        _plain("flickr", _GRAPH_DATA, Size(7_575, 239_738, 12_047, 9)),
+        _plain("facebook_pages", _MUSAE, Size(22_470, 170_823, 4_714, 4)),
+        _plain("twitch_england", _MUSAE, Size(7_126, 35_324, 3_172, 2)),
+        _plain("actor", _HETEROPHILOUS, Size(7_600, 26_659, 932, 5)),
+        _plain("chameleon_filtered", _HETEROPHILOUS, Size(890, 8_854, 2_325, 5)),
+        _plain("chameleon_directed", _HETEROPHILOUS, Size(890, 8_854, 2_325, 5)),
+        _plain("minesweeper", _HETEROPHILOUS, Size(10_000, 39_402, 7, 2)),
     )
 }

@@ -73,7 +73,7 @@ def block_model(
     total = round(num_nodes * mean_degree / 2)
     inside = round(homophily * total)
     links = [
-        _planted_links(labels, num_classes, count, same_class=same, rng=rng)
+        planted_links(labels, num_classes, count, same_class=same, rng=rng)
         for same, count in ((True, inside), (False, total - inside))
     ]
     uniform = rng.random((num_nodes, num_attributes), dtype=np.float32)
@@ -86,7 +86,7 @@ def block_model(
     )
 
 
-def _planted_links(
+def planted_links(
     labels: NDArray[np.int64],
     num_classes: int,
     want: int,

@@ -8,9 +8,11 @@ from typing import Any
 
 from xtcl.errors import UsageError, known_names
 from xtcl.files import atomic_path
+from xtcl.lab.experiments.any_graph import AnyGraph, draw_any_graph
 from xtcl.lab.experiments.class_count import ClassCount, draw_class_count
 from xtcl.lab.experiments.comparison import LinkTable, NodeTable, draw_comparison
 from xtcl.lab.experiments.experiment import Experiment, Record
+from xtcl.lab.experiments.hard_graphs import HardGraphs, draw_hard_graphs
 from xtcl.lab.experiments.importance import Importance, draw_importance
 from xtcl.lab.experiments.learning_curve import LearningCurve, draw_learning_curve
 from xtcl.lab.experiments.perturbation import PerturbedLabels, draw_perturbed_labels
@@ -28,6 +30,8 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Importance,
         TrainingTime,
         ClassCount,
+        AnyGraph,
+        HardGraphs,
     )
 }
 
@@ -53,6 +57,8 @@ DRAWERS: dict[str, Draw] = {
     "importance": draw_importance,
     "time": draw_training_time,
     "classes": draw_class_count,
+    "any-graph": draw_any_graph,
+    "hard-graphs": draw_hard_graphs,
 }
 
 

@@ -153,7 +153,7 @@ def draw_comparison(experiment: Comparison, records: Sequence[Record], folder: P
     paper = PAPER_FIGURES[experiment.task]
     parts = [
         f"# {experiment.title}",
-        *_part(records),
+        *part_of_data(records),
         f"Mean ± standard error over the splits from seed {first}, all systems on the same ones. "
         "① ② ③: first, second, third of those that have all splits. *: the first is ahead of the "
         f"second with p < {SIGNIFICANT} in a paired t-test over splits. In brackets: the number of "
@@ -161,20 +161,20 @@ def draw_comparison(experiment: Comparison, records: Sequence[Record], folder: P
         table(
             ["", *datasets],
             [
-                [METHODS[method].title, *(_cell(cells, dataset, method) for dataset in datasets)]
+                [METHODS[method].title, *(figure_text(cells, d, method, _SPLITS) for d in datasets)]
                 for method in methods
             ],
         ),
         "First against second:",
         table(["data set", "first", "second", "difference", "p"], _tests(cells, datasets)),
         *what_each_is_given(experiment.task, methods),
-        *([] if _part(records) else _beside_the_paper(experiment, cells, datasets, methods)),
+        *([] if part_of_data(records) else _beside_the_paper(experiment, cells, datasets, methods)),
         "## Seconds of a fit, median over splits on the machine that made most runs",
         "Medians of others stand where all of them have seconds on that machine.",
         table(
             ["", *datasets],
             [
-                [METHODS[method].title, *(_seconds(cells.get((d, method))) for d in datasets)]
+                [METHODS[method].title, *(seconds_text(cells.get((d, method))) for d in datasets)]
                 for method in methods
             ]
             + [
@@ -188,30 +188,33 @@ def draw_comparison(experiment: Comparison, records: Sequence[Record], folder: P
     return page(parts)
 
 
-def _part(records: Sequence[Record]) -> list[str]:
+def part_of_data(records: Sequence[Record]) -> list[str]:
     """A warning, where only a part of the data was used."""
     numbers = {record.what["nodes"] for record in records if "nodes" in record.what}
     return [
         f"On {number} nodes of each data set, around its best linked one: a quick look, not to be "
-        "set beside the paper's figures."
+        "set beside figures of whole graphs."
         for number in numbers
     ]
 
 
-def _cell(cells: Cells, dataset: str, method: str) -> str:
+def figure_text(
+    cells: Cells, dataset: str, method: str, splits: int, marks: Sequence[str] = MARKS
+) -> str:
+    """A cell with its place among those that have all splits; in brackets, where not `splits`."""
     cell = cells.get((dataset, method))
     if cell is None:
         return DASH
     text = spread_labels(cell.mean, cell.error)
     order = ranking(cells, dataset)
-    place = order.index(method) if method in order else len(MARKS)
-    if place < len(MARKS):
-        text = MARKS[place].format(text)
+    place = order.index(method) if method in order else len(marks)
+    if place < len(marks):
+        text = marks[place].format(text)
     if place == 0 and len(order) > 1:
         p = p_value(cell, cells[dataset, order[1]])
         text += "*" if p is not None and p < SIGNIFICANT else ""
     count = len(cell.figures)
-    return text if count == _SPLITS else f"{text} ({count})"
+    return text if count == splits else f"{text} ({count})"
 
 
 def _tests(cells: Cells, datasets: Sequence[str]) -> list[list[str]]:
@@ -267,7 +270,8 @@ def _difference(experiment: Comparison, cells: Cells, dataset: str, method: str)
     return DASH if cell is None or paper is None else f"{cell.mean - paper:+.2f}"
 
 
-def _seconds(cell: Cell | None) -> str:
+def seconds_text(cell: Cell | None) -> str:
+    """The median of the seconds of a cell."""
     return DASH if cell is None or not cell.seconds else f"{_usual(cell):.1f}"
 
 

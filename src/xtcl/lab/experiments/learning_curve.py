@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -24,11 +23,12 @@ from xtcl.lab.experiments.experiment import (
     Selection,
     select_names,
 )
+from xtcl.lab.experiments.node_runs import fit_timed
 from xtcl.lab.methods.contrastive import with_truth
 from xtcl.report.charts import page, picture
 from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.results import NodePredictions
-from xtcl.tasks.training_data import TrainingData, training_data
+from xtcl.tasks.training_data import TrainingData
 
 _METHODS = ("xtcl-gcn", "sscl", "scl", "naive-tcl", "ceiling-scl", "gcn")
 
@@ -131,11 +131,8 @@ def run_node_method(
     graph: Graph, split: NodeSplit, method: str, seed: int, context: Context
 ) -> Plain:
     """Accuracy in percent on test and training nodes, and the seconds of the fit."""
-    side = training_data(graph, split)
     system = with_truth(make_method(method), graph)
-    start = time.perf_counter()
-    answer = system.fit(side, "nodes", seed=seed, device=context.device, progress=context.progress)
-    seconds = time.perf_counter() - start
+    answer, side, seconds = fit_timed(system, graph, split, seed, context)
     figure = 100 * score_test_side(answer, graph, split)["accuracy"]
     return {
         "figure": round(figure, 4),

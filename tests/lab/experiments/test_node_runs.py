@@ -1,0 +1,74 @@
+"""What a run for nodes keeps."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from small_runs import shrink_recipes, small_graph
+
+from xtcl.baselines import make_method
+from xtcl.baselines.method import Method
+from xtcl.graph.splits import node_split
+from xtcl.lab.experiments.experiment import Context
+from xtcl.lab.experiments.node_runs import measure_nodes
+from xtcl.model_selection.evaluation import compare
+from xtcl.tasks.blend import Blend, Member
+from xtcl.tasks.results import NodePredictions
+from xtcl.tasks.training_data import TrainingData
+
+CONTEXT = Context(torch.device("cpu"))
+
+
+class Chosen(Method):
+    """Answers with a choice beside its predictions."""
+
+    name: ClassVar[str] = "chosen"
+    title: ClassVar[str] = "Chosen"
+    tasks: ClassVar[frozenset[str]] = frozenset({"nodes"})
+
+    def fit(self, side: TrainingData, task: str, **given: Any) -> NodePredictions:
+        inner = make_method("logistic").fit(side, task, **given)
+        assert isinstance(inner, NodePredictions)
+        members = (
+            Member("uniform", "logistic", ("uniform",), 0.75, 1.0, 1.0, 0.61239, 0.671),
+            Member("trees", "trees", (), 0.25, 1.0, 1.0, 0.7, 0.65),
+        )
+        inner.choice = Blend(members, 94)  # type: ignore[attr-defined]
+        return inner
+
+
+def test_all_metrics_are_those_of_evaluate() -> None:
+    graph = small_graph()
+    split = node_split(graph, seed=3)
+    found = measure_nodes(make_method("logistic"), graph, split, 3, CONTEXT)
+    (expected,) = compare(["logistic"], graph, splits=1, seed=3).methods
+    assert found["metrics"] == {name: each.runs[0] for name, each in expected.metrics.items()}
+    assert set(found["metrics"]) == {"accuracy", "balanced_accuracy", "macro_f1", "log_loss"}
+    assert found["figure"] == found["metrics"]["accuracy"] == expected.runs[0]
+    assert found["train_labels"] == len(split.train) == 8
+    assert found["seconds"] >= 0
+    assert not found.keys() & {"recipe", "choice"}
+
+
+def test_what_hidden_labels_chose_is_kept() -> None:
+    graph = small_graph()
+    found = measure_nodes(Chosen(), graph, node_split(graph, seed=0), 0, CONTEXT)
+    assert found["choice"] == {
+        "hidden_labels": 94,
+        "candidates": [
+            {"name": "uniform", "weight": 0.75, "log_loss": 0.6124, "accuracy": 67.1},
+            {"name": "trees", "weight": 0.25, "log_loss": 0.7, "accuracy": 65.0},
+        ],
+    }
+
+
+@pytest.mark.slow
+def test_ours_have_their_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink_recipes(monkeypatch, epochs=3)
+    graph = small_graph()
+    for name, strategy in (("xtcl-gcn", "learned"), ("sscl", "uniform")):
+        found = measure_nodes(make_method(name), graph, node_split(graph, 0.3), 0, CONTEXT)
+        assert found["recipe"]["strategy"] == strategy
+        assert found["recipe"]["ensembles"][0]["encoders"][0]["training"]["epochs"] == 3
