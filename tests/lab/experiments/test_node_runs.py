@@ -14,7 +14,7 @@ from xtcl.graph.splits import node_split
 from xtcl.lab.experiments.experiment import Context
 from xtcl.lab.experiments.node_runs import measure_nodes
 from xtcl.model_selection.evaluation import compare
-from xtcl.tasks.blend import Blend, Member
+from xtcl.tasks.blend import Blend, BlendMember
 from xtcl.tasks.results import NodePredictions
 from xtcl.tasks.training_data import TrainingData
 
@@ -32,8 +32,8 @@ class Chosen(Method):
         inner = make_method("logistic").fit(side, task, **given)
         assert isinstance(inner, NodePredictions)
         members = (
-            Member("uniform", "logistic", ("uniform",), 0.75, 1.0, 1.0, 0.61239, 0.671),
-            Member("trees", "trees", (), 0.25, 1.0, 1.0, 0.7, 0.65),
+            BlendMember("uniform", "logistic", ("uniform",), 0.75, 1.0, 1.0, 0.61239, 0.671),
+            BlendMember("trees", "trees", (), 0.25, 1.0, 1.0, 0.7, 0.65),
         )
         inner.choice = Blend(members, 94)  # type: ignore[attr-defined]
         return inner
