@@ -43,10 +43,7 @@ def evaluate(
     metric: Annotated[
         str | None,
         typer.Option(
-            help=(
-                "What to show, not accuracy (auc): balanced_accuracy, macro_f1, log_loss, roc_auc, "
-                "average_precision, hits@20, hits@50, hits@100, mrr."
-            ),
+            help="What to show: macro_f1, roc_auc, mrr, ...",
             show_default=False,
         ),
     ] = None,
@@ -67,7 +64,7 @@ def evaluate(
 
     Several methods get the same splits, and each its paired difference to the first.
 
-    Example: xtcl evaluate cora --task nodes --method xtcl-gcn,gcn --splits 5 --json
+    Example: xtcl evaluate cora --method xtcl-gcn,gcn --splits 5 --json
 
     Tables: xtcl evaluate --nodes nodes.csv --edges edges.csv --label topic
     """

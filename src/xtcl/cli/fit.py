@@ -59,7 +59,7 @@ def fit(
     epochs: options.EpochsOption = None,
     sampler: options.SamplerOption = "xtcl",
     compare: Annotated[
-        str, typer.Option(help="Also score these (`xtcl methods`): gcn,gat; or all quick ones: all")
+        str, typer.Option(help="Score these, too: gcn,gat, or all (quick).")
     ] = "",
     cap: options.CapOption = None,
     index_past: options.IndexOption = None,

@@ -57,14 +57,14 @@ SamplerOption = Annotated[str, typer.Option("--sampler", help="xtcl, paper (as p
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
-        "--config", help="Recipe of `xtcl tune`, a config.toml, or a name: hidden-labels."
+        "--config", help="Recipe: a TOML file, or hidden-labels."
     ),
 ]
 GraphName = Annotated[
     str | None,
     typer.Argument(
         metavar="GRAPH",
-        help="A data set (`xtcl datasets`), a .toml file or folder of tables, or an .npz file.",
+        help="Data set, folder of tables, .toml or .npz file.",
         show_default=False,
     ),
 ]
@@ -99,7 +99,7 @@ CapOption = Annotated[
     typer.Option(
         "--cap",
         min=1,
-        help="Top-k mode: of each node's alike nodes only the K best count; start with 32.",
+        help="Top-k mode: K alike nodes a node, as 32.",
         metavar="K",
         rich_help_panel=LARGE_GRAPHS,
     ),
@@ -109,7 +109,7 @@ IndexOption = Annotated[
     typer.Option(
         "--index-past",
         min=0,
-        help="Top-k mode: past N nodes, an index (FAISS) finds most of the best.",
+        help="Top-k mode: an index (FAISS) past N nodes.",
         metavar="N",
         rich_help_panel=LARGE_GRAPHS,
     ),
