@@ -27,6 +27,7 @@ from xtcl.relations.thresholds import PAPER_QUANTILES, AboveRule, check_quantile
 from xtcl.renamed import SETTINGS, warn_renamed
 
 Similarity = Literal["cosine", "inner"]
+Messages = Literal["links", "likely"]
 Config = TypeVar("Config")
 
 
@@ -294,7 +295,9 @@ class EncoderConfig:
 
     A flexible encoder learns wrong positives as readily as right ones. Its weight is multiplied by
     the share of positives that can be trusted, to the power of `trust_exponent`. `positives` names
-    the strategy of its positives (None: that of the recipe).
+    the strategy of its positives (None: that of the recipe). `messages` says over which graph it
+    passes messages: the given "links", or those that the sampler holds for "likely"
+    (`xtcl.sampling.likely_graph`).
     """
 
     encoder: dict[str, object] = field(default_factory=dict)
@@ -302,12 +305,13 @@ class EncoderConfig:
     weight: float = 1.0
     trust_exponent: float = 0.0
     positives: str | None = None
+    messages: Messages = "links"
 
     def trained(self, epochs: int, trust: float) -> EncoderConfig:
         """The encoder after training: the epochs it took, and its weight with the trust in it."""
         training = replace(self.training, epochs=epochs)
         weight = self.weight * trust**self.trust_exponent
-        return EncoderConfig(self.encoder, training, weight, positives=self.positives)
+        return replace(self, training=training, weight=weight, trust_exponent=0.0)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> EncoderConfig:
@@ -319,6 +323,7 @@ class EncoderConfig:
             settings["weight"],
             settings.get("trust_exponent", 0.0),
             settings.get("positives"),
+            settings.get("messages", "links"),
         )
 
 
@@ -447,6 +452,8 @@ class FitConfig:
         for ensemble in self.ensembles:
             for encoder in ensemble.encoders:
                 encoder.training.validated()
+                if encoder.messages not in ("links", "likely"):
+                    raise UsageError(f"messages='{encoder.messages}' must be 'links' or 'likely'.")
         return self
 
     def as_in_paper(self, encoder: str) -> FitConfig:

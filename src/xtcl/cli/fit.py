@@ -58,9 +58,7 @@ def fit(
     ] = False,
     epochs: options.EpochsOption = None,
     sampler: options.SamplerOption = "xtcl",
-    compare: Annotated[
-        str, typer.Option(help="Score these, too: gcn,gat, or all (quick).")
-    ] = "",
+    compare: Annotated[str, typer.Option(help="Score these, too: gcn,gat, or all (quick).")] = "",
     cap: options.CapOption = None,
     index_past: options.IndexOption = None,
     config: options.ConfigOption = None,

@@ -27,7 +27,7 @@ from xtcl.graph.graph import Graph
 from xtcl.inference.compact import CompactMap
 from xtcl.nn import CUSTOM_ENCODER, encoder_factory, encoder_name
 from xtcl.nn.encoder import encoder_inputs
-from xtcl.nn.ensemble import EncoderEnsemble
+from xtcl.nn.ensemble import EncoderEnsemble, LikelyLinks
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.strategies import PositiveStrategy
 from xtcl.sampling.xgsampler import XGSampler, counts_to_arrays, sampler_from_counts
@@ -257,16 +257,36 @@ def _encoder(
     chosen = model.encoder if own is None else own
     encoders = [encoder_factory(chosen, x.shape[1], each.encoder)() for each in ensemble.encoders]
     weights_of = [each.weight for each in ensemble.encoders]
-    module = EncoderEnsemble(encoders, weights_of, ensemble.attributes).eval()
     weights: dict[str, Tensor] = {
         k: torch.from_numpy(v) for k, v in _tensors(folder, "encoder").items()
     }
+    module = EncoderEnsemble(
+        encoders,
+        weights_of,
+        ensemble.attributes,
+        likely=_likely_links(folder, weights, graph.num_nodes),
+        over_likely=[each.messages == "likely" for each in ensemble.encoders],
+    ).eval()
     try:
         module.load_state_dict(weights)
     except RuntimeError as mismatch:
         reason = " ".join(str(mismatch).split())
         raise DataError(f"The weights in '{folder}' do not fit the encoder: {reason}") from mismatch
     return module
+
+
+def _likely_links(folder: Path, weights: dict[str, Tensor], num_nodes: int) -> LikelyLinks | None:
+    """The stored likely links; refuses what are no links between nodes of the graph."""
+    links = weights.get("likely_links")
+    if links is None:
+        return None
+    fits = links.dtype == torch.int64 and links.ndim == 2 and len(links) == 2
+    if not fits or bool(((links < 0) | (links >= num_nodes)).any()):
+        raise DataError(
+            f"The tensor 'likely_links' in '{folder / 'encoder.safetensors'}' does not hold links "
+            f"between the {num_nodes} nodes of the graph; fit and save the model again."
+        )
+    return LikelyLinks(links, num_nodes)
 
 
 def _tensors(folder: Path, name: str) -> dict[str, np.ndarray]:

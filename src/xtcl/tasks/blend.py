@@ -3,8 +3,8 @@ r"""Several heads that answer together for nodes.
 .. math:: p(c \mid u) = \sum_m w_m \, p_m(c \mid u), \qquad w_m \ge 0, \; \sum_m w_m = 1
 
 Each head reads some blocks of the embedding's columns: those of the encoders that were trained with
-one strategy of positives, or the attributes smoothed 0, 1 or 2 times. Hidden labels choose heads,
-blocks and weights (`xtcl.tasks.hidden_labels`).
+one strategy of positives, those of the encoders over likely links, or the attributes smoothed 0, 1
+or 2 times. Hidden labels choose the weights (`xtcl.tasks.hidden_labels`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def column_blocks(ensemble: EnsembleConfig, widths: Sequence[int], num_attribute
     end = 0
     for encoder, width in zip(ensemble.encoders, widths, strict=True):
         start, end = end, end + width
-        name = encoder.positives or "learned"
+        name = "likely" if encoder.messages == "likely" else encoder.positives or "learned"
         blocks[name] = (*blocks.get(name, ()), (start, end))
     for name in ATTRIBUTE_BLOCKS if ensemble.attributes else ():
         start, end = end, end + num_attributes

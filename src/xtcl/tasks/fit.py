@@ -21,13 +21,14 @@ from xtcl.errors import DataError
 from xtcl.graph.graph import Graph
 from xtcl.nn import encoder_factory, encoder_name
 from xtcl.nn.encoder import encoder_inputs
-from xtcl.nn.ensemble import HOPS, EncoderEnsemble
+from xtcl.nn.ensemble import HOPS, EncoderEnsemble, LikelyLinks
 from xtcl.nn.functional import clear_tensor_caches
 from xtcl.nn.loss import Loss
 from xtcl.progress import Progress
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
+from xtcl.sampling.likely_graph import likely_links
 from xtcl.sampling.strategies import (
     PositiveSource,
     PositiveStrategy,
@@ -186,7 +187,8 @@ def with_head(
        its own predictions as labels.
     """
     if selected.blend is not None:
-        chosen = task.fit_chosen(data, fitted, selected, options.seed)
+        threshold = config.self_training_threshold
+        chosen = task.fit_chosen(data, fitted, selected, threshold, options.seed)
         return FittedTask(task, fitted, chosen, data.graph.num_classes)
     head = task.fit_head(data, fitted.embedding, selected, options.seed)
     if config.downweight < 1 and fitted.ensemble.attributes:
@@ -234,6 +236,8 @@ class SampledPositives(NamedTuple):
     trust: float = 1.0
     of_strategies: Mapping[str, np.ndarray] = MappingProxyType({})
     """The tables of the strategies that encoders name, by name."""
+    likely: LikelyLinks | None = None
+    """Where an encoder passes messages over them."""
 
 
 def fit_sampler(training: Graph, task: Task, config: FitConfig, options: FitOptions) -> XGSampler:
@@ -267,7 +271,8 @@ def sample_positives(
 ) -> SampledPositives:
     """Fit the sampler, and take every node's positives by the strategy of the fit.
 
-    Encoders of `ensemble` that name a strategy of their own get its positives, too.
+    Encoders of `ensemble` that name a strategy of their own get its positives, too, and those that
+    pass messages over likely links get these.
     """
     sampler = fit_sampler(training, task, config, options)
 
@@ -281,9 +286,28 @@ def sample_positives(
         if each.positives is not None and each.positives not in tables:
             name = each.positives
             tables[name] = positives_by(make_strategy(name), f"positives-{name}").nodes
+    encoders = () if ensemble is None else ensemble.encoders
+    needs_likely = any(each.messages == "likely" for each in encoders)
+    likely = _likely_links(sampler, options) if needs_likely else None
     if not options.keep_relations:
         sampler.forget_relations()
-    return SampledPositives(sampler, table.nodes, table.trust, tables)
+    return SampledPositives(sampler, table.nodes, table.trust, tables, likely)
+
+
+def _likely_links(sampler: XGSampler, options: FitOptions) -> LikelyLinks:
+    """The likely links, or what the checkpoint has of them."""
+    num_nodes = sampler.view_.num_nodes
+    saved = options.checkpoints.load("likely-links")
+    if saved is None:
+        with options.progress.stage("finding likely links", num_nodes) as advance:
+            found = likely_links(
+                sampler,
+                progress=advance,
+                checkpoints=options.checkpoints.subfolder("likely"),
+            )
+        saved = {"links": torch.from_numpy(found)}
+        options.checkpoints.save("likely-links", saved)
+    return LikelyLinks(saved["links"].to(options.device), num_nodes)
 
 
 def _positives_by(
@@ -357,12 +381,15 @@ def train_ensemble(
             continue
         name = encoder_config.positives
         table = sampled.positives if name is None else sampled.of_strategies[name]
+        over = edge_index
+        if encoder_config.messages == "likely" and sampled.likely is not None:
+            over = sampled.likely.links
         stopping = None if scorer is None else EarlyStopping(scorer, best_other=best_other)
         with options.progress.stage("training", encoder_config.training.epochs) as advance:
             encoder, trained = train(
                 encoder_factory(options.encoder, x.shape[1], encoder_config.encoder),
                 x,
-                edge_index,
+                over,
                 task.sources(sampled.sampler.view_, table, config),
                 encoder_config.training,
                 seed=encoder_seed(options.seed, number),
@@ -375,7 +402,8 @@ def train_ensemble(
         epochs = 0 if stopping is None else stopping.best_epoch
         epochs = epochs or encoder_config.training.epochs
         done.append(TrainedEncoder(encoder, trained.embedding, trained.losses, epochs, score))
-        if name is not None and not make_strategy(name).reads_labels:
+        reads_labels = name is None or make_strategy(name).reads_labels
+        if not reads_labels and encoder_config.messages == "links":
             label_free[number] = done[-1]
     encoder_configs = tuple(
         each.trained(of.epochs, sampled.trust)
@@ -388,6 +416,8 @@ def train_ensemble(
         [each.weight for each in encoder_configs],
         attributes,
         sampled.trust,
+        likely=sampled.likely,
+        over_likely=[each.messages == "likely" for each in ensemble.encoders],
     )
     widths = tuple(each.embedding.shape[1] for each in done)
     losses, score = tuple(each.losses for each in done), done[-1].score

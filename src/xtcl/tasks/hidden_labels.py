@@ -5,15 +5,15 @@ relations, sampler, training and heads see the other labels only. So every train
 prediction from a fit that has not seen it, and these predictions choose:
 
 1. C of each logistic candidate, as `choose_c` does, and the calibration of each candidate.
-2. The candidate that is taken alone: the first in order of preference whose log loss is within one
-   standard error of the lowest. With few labels that error is large, and the first one is taken.
-3. The weights of a blend: those of the likeliest mixture, with a prior of one label in all.
+2. The weights of the candidates: those of the likeliest mixture, with a prior of one label in all,
+   which has them equal where labels are too few to tell.
 
 .. math:: \max_w \sum_u \log \sum_m w_m \, p_m(y_u \mid u) + \frac 1M \sum_m \log w_m
 
-The blend is taken if its log loss is below that of the single candidate by more than one standard
-error. After Wolpert, "Stacked generalization", Neural Networks 5, 1992, and, for the rule of one
-standard error, Breiman and others, "Classification and Regression Trees", 1984.
+After Wolpert, "Stacked generalization", Neural Networks 5, 1992. The heads with a weight are then
+fitted on all training labels. The logistic ones are fitted a second time, with the predictions of
+the blend whose probability is above `FitConfig.self_training_threshold` as further labels
+(`xtcl.tasks.self_training`): that probability is calibrated by labels that nothing has seen.
 
 Cost: P fits of sampler, encoders and heads with fewer labels. What reads no label is computed once.
 """
@@ -52,10 +52,12 @@ from xtcl.tasks.logistic import (
     inverse_temperature,
     logistic_path,
     posterior_mean,
+    scored_rows,
     stratified_folds,
     take_rows,
 )
 from xtcl.tasks.results import FittedEmbedding
+from xtcl.tasks.self_training import refit_on, with_pseudo_labels
 from xtcl.tasks.task import Selected
 from xtcl.tasks.training_data import TrainingData
 
@@ -78,21 +80,23 @@ class Candidate(NamedTuple):
 
 
 def candidates(blocks: Blocks, heads: Sequence[str]) -> list[Candidate]:
-    """What is compared, in order of preference.
+    """What is compared.
 
-    First logistic heads: on all encoders beside the attributes, on those of one strategy, on the
-    attributes alone, smoothed or not. Then trees.
+    Logistic heads: on all encoders beside the attributes, on all over the given links, on those of
+    one strategy, on the attributes alone, smoothed or not. Then trees.
     """
     attributes = tuple(name for name in ATTRIBUTE_BLOCKS if name in blocks)
-    strategies = tuple(name for name in blocks if name not in ATTRIBUTE_BLOCKS)
+    encoders = tuple(name for name in blocks if name not in ATTRIBUTE_BLOCKS)
+    strategies = tuple(name for name in encoders if name != "likely")
     read = {f"{name} positives": (name, *attributes) for name in strategies}
-    if len(strategies) > 1:
-        together = f"{' and '.join(strategies)} positives"
-        read = {together: (*strategies, *attributes), **read}
+    together = f"{' and '.join(strategies)} positives"
+    read = {together: (*strategies, *attributes), **read}
+    if strategies != encoders:
+        read = {f"{together} with likely links": (*encoders, *attributes), **read}
     if attributes:
         read |= {"attributes over links": attributes, "attributes": attributes[:1]}
     found = [Candidate(name, LinearMember.kind, of) for name, of in read.items()]
-    found.append(Candidate("boosted trees", TreesMember.kind, strategies))
+    found.append(Candidate("boosted trees", TreesMember.kind, encoders))
     return [candidate for candidate in found if candidate.kind in heads]
 
 
@@ -188,29 +192,20 @@ def logistic_at(rows: Tensor, labels: Codes, C: float, factor: float) -> Logisti
 
 
 def blend_weights(log_likelihood: Floats) -> Floats:
-    """The weights [M] of candidates in order of preference; they sum to 1.
+    """The weights [M] of the candidates; they sum to 1.
 
     `log_likelihood` [M, n] is that of each hidden label under each candidate.
     """
-    single = np.zeros(len(log_likelihood))
-    single[first_within_error(log_likelihood)] = 1.0
     mixed = mixture_weights(log_likelihood)
     mixed = np.where(mixed < _MIN_WEIGHT, 0.0, mixed)
-    mixed /= mixed.sum()
-    gain = mixture_likelihood(mixed, log_likelihood) - mixture_likelihood(single, log_likelihood)
-    return mixed if gain.mean() > _standard_error(gain) else single
-
-
-def first_within_error(log_likelihood: Floats) -> int:
-    """The first candidate whose mean is within one standard error of the best one's."""
-    best = log_likelihood[int(log_likelihood.mean(axis=1).argmax())]
-    behind = best - log_likelihood
-    within = [each.mean() <= _standard_error(each) for each in behind]
-    return within.index(True)
+    return np.asarray(mixed / mixed.sum())
 
 
 def mixture_weights(log_likelihood: Floats) -> Floats:
-    """The likeliest weights of a mixture under the prior, by expectation maximisation."""
+    """The likeliest weights of a mixture under the prior, by expectation maximisation.
+
+    They begin equal, so candidates that predict the same have the same weight.
+    """
     num_candidates, num_labels = log_likelihood.shape
     relative = np.exp(log_likelihood - log_likelihood.max(axis=0))
     weights = np.full(num_candidates, 1 / num_candidates)
@@ -223,18 +218,13 @@ def mixture_weights(log_likelihood: Floats) -> Floats:
     return np.asarray(weights)
 
 
-def mixture_likelihood(weights: Floats, log_likelihood: Floats) -> Floats:
-    """The log-likelihood [n] of each label under the mixture."""
-    largest = log_likelihood.max(axis=0)
-    return np.asarray(np.log(weights @ np.exp(log_likelihood - largest)) + largest)
+def fit_blend(
+    data: TrainingData, fitted: FittedEmbedding, blend: Blend, threshold: float, seed: int
+) -> BlendedHead:
+    """Fit the heads that have a weight on all training labels, the logistic ones twice.
 
-
-def _standard_error(values: Floats) -> float:
-    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else float("inf")
-
-
-def fit_blend(data: TrainingData, fitted: FittedEmbedding, blend: Blend, seed: int) -> BlendedHead:
-    """Fit the heads that have a weight on all training labels."""
+    With a `threshold` of 1 no prediction becomes a label, and they are fitted once.
+    """
     blocks = column_blocks(fitted.ensemble, fitted.widths, data.graph.num_attributes)
     labelled = take_rows(fitted.embedding, data.labelled)
     rows = node_rows(data, fitted)
@@ -246,7 +236,31 @@ def fit_blend(data: TrainingData, fitted: FittedEmbedding, blend: Blend, seed: i
             heads.append(trees.calibrated(factor))
         else:
             columns = columns_of(labelled, ranges)
-            head = logistic_at(columns, data.known_labels, member.C, factor)
-            heads.append(LinearMember(ranges, head))
+            logistic = logistic_at(columns, data.known_labels, member.C, factor)
+            heads.append(LinearMember(ranges, logistic))
     weights = np.array([member.weight for member in blend.chosen])
-    return BlendedHead(weights / weights.sum(), tuple(heads), blend)
+    head = BlendedHead(weights / weights.sum(), tuple(heads), blend)
+    return _fit_again(data, rows, head, threshold, seed) if threshold < 1 else head
+
+
+def _fit_again(
+    data: TrainingData, rows: HeadRows, head: BlendedHead, threshold: float, seed: int
+) -> BlendedHead:
+    """The logistic heads fitted again, with the confident predictions of the blend as labels."""
+    num_nodes = len(rows.embedding)
+    compute = head.probabilities(rows, data.graph.num_classes)
+    block = scored_rows(rows.embedding.shape[1])
+    probabilities = np.concatenate(
+        [compute(slice(start, start + block)) for start in range(0, num_nodes, block)]
+    )
+    nodes, codes = with_pseudo_labels(
+        probabilities, data.labelled, data.known_labels, threshold=threshold, seed=seed
+    )
+
+    def again(member: LinearMember | TreesMember) -> LinearMember | TreesMember:
+        if not isinstance(member, LinearMember) or len(nodes) == len(data.labelled):
+            return member
+        columns = columns_of(rows.embedding, member.ranges)
+        return replace(member, head=refit_on(member.head, columns, nodes, codes).calibrated())
+
+    return replace(head, members=tuple(map(again, head.members)))

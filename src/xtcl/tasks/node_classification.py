@@ -77,17 +77,24 @@ def hidden_labels_recipe(encoder: str) -> FitConfig:
     """The recipe in which hidden labels choose what answers, in the place of fixed rules.
 
     The encoder of one layer has the sampler's positives, that of two layers uniform ones. The
-    second is the same whatever labels are hidden, so it is trained once.
+    second is the same whatever labels are hidden, so it is trained once. A third one, like the
+    first, passes messages over likely links.
     """
     usual = NODE_ENSEMBLES.get(encoder, EnsembleConfig())
     named = zip(usual.encoders, ("learned", "uniform"), strict=False)
     encoders = tuple(replace(each, positives=by, trust_exponent=0.0) for each, by in named)
+    over_likely = replace(encoders[0], messages="likely")
     return FitConfig(
         SamplerConfig(prior_pairs=10),
-        ensembles=(replace(usual, encoders=encoders),),
+        ensembles=(replace(usual, encoders=(*encoders, over_likely)),),
+        self_training_threshold=BLEND_THRESHOLD,
         hidden_parts=HIDDEN_PARTS,
         heads=("logistic", "trees"),
     )
+
+
+BLEND_THRESHOLD = 0.9
+"""The calibrated probability above which a prediction of the blend becomes a label."""
 
 
 DOWNWEIGHT = 0.025
@@ -138,12 +145,17 @@ class NodeClassification(Task):
         return super().choose(data, config, trial)
 
     def fit_chosen(
-        self, data: TrainingData, fitted: FittedEmbedding, choice: Selected, seed: int
+        self,
+        data: TrainingData,
+        fitted: FittedEmbedding,
+        choice: Selected,
+        threshold: float,
+        seed: int,
     ) -> BlendedHead:
         """The heads of the blend, fitted on all training labels."""
         if choice.blend is None:
             raise UsageError("No blend was chosen: fit_head fits the head.")
-        return fit_blend(data, fitted, choice.blend, seed)
+        return fit_blend(data, fitted, choice.blend, threshold, seed)
 
     def fit_head(
         self,

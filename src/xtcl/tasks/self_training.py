@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from xtcl.tasks.logistic import (
     Codes,
+    Floats,
     LogisticHead,
     RowMatrix,
     checked_rows,
@@ -59,12 +61,29 @@ def self_train(
         return head
     rows = checked_rows(embedding, "The embedding", device)
     probabilities = head.predict_proba(rows)
+    nodes, codes = with_pseudo_labels(
+        probabilities, labeled, labels, threshold=threshold, seed=seed
+    )
+    return refit_on(head, rows, nodes, codes)
+
+
+def with_pseudo_labels(
+    probabilities: Floats, labeled: Codes, labels: Codes, *, threshold: float, seed: int
+) -> tuple[Codes, Codes]:
+    """Labelled rows and their labels, and after them those that are predicted with confidence.
+
+    `probabilities` [V, C] are of all rows. Past MAX_PSEUDO_LABELS a random part is taken.
+    """
     confident = np.setdiff1d(np.flatnonzero(probabilities.max(axis=1) > threshold), labeled)
     if len(confident) > MAX_PSEUDO_LABELS:
         rng = np.random.default_rng([seed, len(confident)])
         confident = confident[np.sort(rng.permutation(len(confident))[:MAX_PSEUDO_LABELS])]
-    nodes = np.concatenate([labeled, confident])
     codes = np.concatenate([labels, probabilities[confident].argmax(axis=1)])
+    return np.concatenate([labeled, confident]), codes
+
+
+def refit_on(head: LogisticHead, rows: Tensor, nodes: Codes, codes: Codes) -> LogisticHead:
+    """The head fitted to the labels `codes` of `nodes`, with its C and its calibration."""
     (fit,) = logistic_path(
         take_rows(rows, nodes), codes, Cs=[head.C_], normalise=head.normalise, start=head
     )

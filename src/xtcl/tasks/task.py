@@ -72,9 +72,17 @@ class Task(ABC):
         return Selected(config.ensembles[0])
 
     def fit_chosen(
-        self, data: TrainingData, fitted: FittedEmbedding, choice: Selected, seed: int
+        self,
+        data: TrainingData,
+        fitted: FittedEmbedding,
+        choice: Selected,
+        threshold: float,
+        seed: int,
     ) -> Any:
-        """The heads that hidden labels chose, for tasks whose `choose` returns a blend."""
+        """The heads that hidden labels chose, for tasks whose `choose` returns a blend.
+
+        `threshold` is `FitConfig.self_training_threshold`.
+        """
         raise NotImplementedError(f"{type(self).__name__} chooses no heads by hidden labels.")
 
     @abstractmethod

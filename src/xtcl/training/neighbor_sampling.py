@@ -94,7 +94,8 @@ def layer_wise(encoder: nn.Module, x: Tensor, edge_index: Tensor, block: int) ->
     Cost: as of the full pass; memory for the output of two layers and for one block.
     """
     if isinstance(encoder, EncoderEnsemble):
-        parts = (layer_wise(member, x, edge_index, block) for member in encoder.members)
+        over = zip(encoder.members, encoder.links_of_members(edge_index), strict=True)
+        parts = (layer_wise(member, x, links, block) for member, links in over)
         return encoder.join(parts, x, edge_index)
     num_hops = num_hops_of(encoder)
     if num_hops is None:
