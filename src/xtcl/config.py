@@ -317,14 +317,8 @@ class EncoderConfig:
     def from_dict(cls, stored: Mapping[str, Any]) -> EncoderConfig:
         """The encoder whose `dataclasses.asdict` went through JSON or TOML."""
         settings = _current_names(stored)
-        return cls(
-            dict(settings["encoder"]),
-            TrainingConfig.from_dict(settings["training"]),
-            settings["weight"],
-            settings.get("trust_exponent", 0.0),
-            settings.get("positives"),
-            settings.get("messages", "links"),
-        )
+        training = TrainingConfig.from_dict(settings["training"])
+        return cls(**{**settings, "encoder": dict(settings["encoder"]), "training": training})
 
 
 @_with_old_names
@@ -396,7 +390,9 @@ class FitConfig:
 
     For nodes, with `hidden_parts` of at least 2, the training labels are divided into so many
     parts, and each is hidden in turn from the whole fit. The hidden labels choose which columns of
-    the embedding and which of the `heads` answer (`xtcl.tasks.hidden_labels`).
+    the embedding and which of the `heads` answer (`xtcl.tasks.hidden_labels`). The most confident
+    predictions are labels for a second fit of the heads, as many as are right in a share of
+    `pseudo_label_precision` (1: none).
     """
 
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
@@ -415,6 +411,7 @@ class FitConfig:
     hops: int | None = None
     hidden_parts: int = 0
     heads: tuple[str, ...] = ("logistic",)
+    pseudo_label_precision: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.ensembles:
@@ -438,15 +435,15 @@ class FitConfig:
         for name in ("num_positives_per_step", "hops"):
             if getattr(self, name) is not None:
                 _check_whole(name, getattr(self, name), 1)
-        _check_are_numbers(self, "min_probability", "downweight", "self_training_threshold")
+        thresholds = ("self_training_threshold", "pseudo_label_precision")
+        _check_are_numbers(self, "min_probability", "downweight", *thresholds)
         if not 0 <= self.min_probability <= 1:
             raise UsageError(f"min_probability={self.min_probability} must be between 0 and 1.")
         if not 0 < self.downweight <= 1:
             raise UsageError(f"downweight={self.downweight} must be above 0 and at most 1.")
-        if not 0.5 <= self.self_training_threshold <= 1:
-            raise UsageError(
-                f"self_training_threshold={self.self_training_threshold} must be between 0.5 and 1."
-            )
+        for name in thresholds:
+            if not 0.5 <= getattr(self, name) <= 1:
+                raise UsageError(f"{name}={getattr(self, name)} must be between 0.5 and 1.")
         if not self.heads or not set(self.heads) <= set(NODE_HEADS):
             raise UsageError(f"heads={self.heads!r} must be some of {', '.join(NODE_HEADS)}.")
         for ensemble in self.ensembles:
@@ -481,13 +478,12 @@ class FitConfig:
         """The recipe whose `dataclasses.asdict` went through JSON or TOML."""
         try:
             settings = _current_names(stored)
-            parts: dict[str, Any] = {
-                "heads": tuple(settings.get("heads", ("logistic",))),
-                "sampler": SamplerConfig.from_dict(settings["sampler"]),
-                "ensembles": tuple(map(EnsembleConfig.from_dict, settings["ensembles"])),
-            }
+            sampler = SamplerConfig.from_dict(settings["sampler"])
+            ensembles = tuple(map(EnsembleConfig.from_dict, settings["ensembles"]))
+            parts = {"heads": tuple(settings.get("heads", ("logistic",)))}
             # TOML has no word for None: what is missing is None.
-            return cls(**{"num_positives_per_step": None, **settings, **parts})
+            missing = {"num_positives_per_step": None}
+            return cls(**missing | settings | parts | {"sampler": sampler, "ensembles": ensembles})
         except UsageError:
             raise
         except (KeyError, TypeError, ValueError) as broken:

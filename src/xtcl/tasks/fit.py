@@ -187,8 +187,8 @@ def with_head(
        its own predictions as labels.
     """
     if selected.blend is not None:
-        threshold = config.self_training_threshold
-        chosen = task.fit_chosen(data, fitted, selected, threshold, options.seed)
+        precision = config.pseudo_label_precision
+        chosen = task.fit_chosen(data, fitted, selected, precision, options.seed)
         return FittedTask(task, fitted, chosen, data.graph.num_classes)
     head = task.fit_head(data, fitted.embedding, selected, options.seed)
     if config.downweight < 1 and fitted.ensemble.attributes:

@@ -5,15 +5,19 @@ relations, sampler, training and heads see the other labels only. So every train
 prediction from a fit that has not seen it, and these predictions choose:
 
 1. C of each logistic candidate, as `choose_c` does, and the calibration of each candidate.
-2. The weights of the candidates: those of the likeliest mixture, with a prior of one label in all,
-   which has them equal where labels are too few to tell.
+2. Which candidates answer. Those whose log loss is within two standard errors of the lowest, or
+   within 0.02, are averaged: with few labels that error is large, and an average is safer than the
+   luckiest one.
+3. Their weights, where the likeliest mixture of all candidates, with a prior of one label in all,
+   is better than that average by more than two standard errors.
 
 .. math:: \max_w \sum_u \log \sum_m w_m \, p_m(y_u \mid u) + \frac 1M \sum_m \log w_m
 
 After Wolpert, "Stacked generalization", Neural Networks 5, 1992. The heads with a weight are then
-fitted on all training labels. The logistic ones are fitted a second time, with the predictions of
-the blend whose probability is above `FitConfig.self_training_threshold` as further labels
-(`xtcl.tasks.self_training`): that probability is calibrated by labels that nothing has seen.
+fitted on all training labels. The logistic ones are fitted a second time, with the most confident
+predictions of the blend as further labels (`xtcl.tasks.self_training`): as many as are right in a
+share of `FitConfig.pseudo_label_precision`, by probabilities that hidden labels have calibrated,
+and none below 0.8.
 
 Cost: P fits of sampler, encoders and heads with fewer labels. What reads no label is computed once.
 """
@@ -57,7 +61,12 @@ from xtcl.tasks.logistic import (
     take_rows,
 )
 from xtcl.tasks.results import FittedEmbedding
-from xtcl.tasks.self_training import refit_on, with_pseudo_labels
+from xtcl.tasks.self_training import (
+    SELF_TRAINING_THRESHOLD,
+    refit_on,
+    threshold_for,
+    with_pseudo_labels,
+)
 from xtcl.tasks.task import Selected
 from xtcl.tasks.training_data import TrainingData
 
@@ -67,6 +76,10 @@ if TYPE_CHECKING:
 _PRIOR_LABELS = 1.0
 _MIXTURE_STEPS = 1000
 _MIXTURE_TOLERANCE = 1e-8
+_INDIFFERENCE = 0.02
+"""A difference of log loss that changes hardly a class. Two standard errors can be less, where two
+candidates predict nearly the same."""
+
 _MIN_WEIGHT = 0.02
 """A head with a smaller weight is left out: it costs a fit and changes next to nothing."""
 
@@ -82,17 +95,18 @@ class Candidate(NamedTuple):
 def candidates(blocks: Blocks, heads: Sequence[str]) -> list[Candidate]:
     """What is compared.
 
-    Logistic heads: on all encoders beside the attributes, on all over the given links, on those of
-    one strategy, on the attributes alone, smoothed or not. Then trees.
+    Logistic heads: on all encoders beside the attributes, on all over the given links, on those
+    that read no label, on the attributes alone, smoothed or not. Then trees.
     """
     attributes = tuple(name for name in ATTRIBUTE_BLOCKS if name in blocks)
     encoders = tuple(name for name in blocks if name not in ATTRIBUTE_BLOCKS)
     strategies = tuple(name for name in encoders if name != "likely")
-    read = {f"{name} positives": (name, *attributes) for name in strategies}
     together = f"{' and '.join(strategies)} positives"
-    read = {together: (*strategies, *attributes), **read}
-    if strategies != encoders:
-        read = {f"{together} with likely links": (*encoders, *attributes), **read}
+    read = {f"{together}, likely links": (*encoders, *attributes)}
+    read = {} if strategies == encoders else read
+    read |= {together: (*strategies, *attributes), "uniform positives": ("uniform", *attributes)}
+    if "uniform" not in blocks:
+        del read["uniform positives"]
     if attributes:
         read |= {"attributes over links": attributes, "attributes": attributes[:1]}
     found = [Candidate(name, LinearMember.kind, of) for name, of in read.items()]
@@ -196,9 +210,26 @@ def blend_weights(log_likelihood: Floats) -> Floats:
 
     `log_likelihood` [M, n] is that of each hidden label under each candidate.
     """
+    best = log_likelihood[int(log_likelihood.mean(axis=1).argmax())]
+    level = np.array([_is_level(best - each) for each in log_likelihood])
+    equal = level / level.sum()
     mixed = mixture_weights(log_likelihood)
     mixed = np.where(mixed < _MIN_WEIGHT, 0.0, mixed)
-    return np.asarray(mixed / mixed.sum())
+    mixed /= mixed.sum()
+    gain = mixture_likelihood(mixed, log_likelihood) - mixture_likelihood(equal, log_likelihood)
+    return mixed if _is_above(gain) else equal
+
+
+def _is_level(behind: Floats) -> bool:
+    """Whether a candidate is as good as the best one, which it is `behind`."""
+    return bool(behind.mean() <= _INDIFFERENCE) or not _is_above(behind)
+
+
+def _is_above(difference: Floats) -> bool:
+    """Whether a mean is above 0 by more than two standard errors."""
+    count = len(difference)
+    error = difference.std(ddof=1) / count**0.5 if count > 1 else np.inf
+    return bool(difference.mean() > 2 * error)
 
 
 def mixture_weights(log_likelihood: Floats) -> Floats:
@@ -218,12 +249,18 @@ def mixture_weights(log_likelihood: Floats) -> Floats:
     return np.asarray(weights)
 
 
+def mixture_likelihood(weights: Floats, log_likelihood: Floats) -> Floats:
+    """The log-likelihood [n] of each label under the mixture."""
+    largest = log_likelihood.max(axis=0)
+    return np.asarray(np.log(weights @ np.exp(log_likelihood - largest)) + largest)
+
+
 def fit_blend(
-    data: TrainingData, fitted: FittedEmbedding, blend: Blend, threshold: float, seed: int
+    data: TrainingData, fitted: FittedEmbedding, blend: Blend, precision: float, seed: int
 ) -> BlendedHead:
     """Fit the heads that have a weight on all training labels, the logistic ones twice.
 
-    With a `threshold` of 1 no prediction becomes a label, and they are fitted once.
+    With a `precision` of 1 no prediction becomes a label, and they are fitted once.
     """
     blocks = column_blocks(fitted.ensemble, fitted.widths, data.graph.num_attributes)
     labelled = take_rows(fitted.embedding, data.labelled)
@@ -240,11 +277,11 @@ def fit_blend(
             heads.append(LinearMember(ranges, logistic))
     weights = np.array([member.weight for member in blend.chosen])
     head = BlendedHead(weights / weights.sum(), tuple(heads), blend)
-    return _fit_again(data, rows, head, threshold, seed) if threshold < 1 else head
+    return _fit_again(data, rows, head, precision, seed) if precision < 1 else head
 
 
 def _fit_again(
-    data: TrainingData, rows: HeadRows, head: BlendedHead, threshold: float, seed: int
+    data: TrainingData, rows: HeadRows, head: BlendedHead, precision: float, seed: int
 ) -> BlendedHead:
     """The logistic heads fitted again, with the confident predictions of the blend as labels."""
     num_nodes = len(rows.embedding)
@@ -253,8 +290,10 @@ def _fit_again(
     probabilities = np.concatenate(
         [compute(slice(start, start + block)) for start in range(0, num_nodes, block)]
     )
+    known = data.labelled
+    threshold = max(SELF_TRAINING_THRESHOLD, threshold_for(probabilities, known, precision))
     nodes, codes = with_pseudo_labels(
-        probabilities, data.labelled, data.known_labels, threshold=threshold, seed=seed
+        probabilities, known, data.known_labels, threshold=threshold, seed=seed
     )
 
     def again(member: LinearMember | TreesMember) -> LinearMember | TreesMember:

@@ -76,25 +76,38 @@ HIDDEN_PARTS = 3
 def hidden_labels_recipe(encoder: str) -> FitConfig:
     """The recipe in which hidden labels choose what answers, in the place of fixed rules.
 
-    The encoder of one layer has the sampler's positives, that of two layers uniform ones. The
-    second is the same whatever labels are hidden, so it is trained once. A third one, like the
-    first, passes messages over likely links.
+    The encoder of one layer is trained with the sampler's positives and with uniform ones, that of
+    two layers with uniform ones. Those of uniform positives are the same whatever labels are
+    hidden, so they are trained once. One more of one layer passes messages over likely links.
     """
-    usual = NODE_ENSEMBLES.get(encoder, EnsembleConfig())
-    named = zip(usual.encoders, ("learned", "uniform"), strict=False)
-    encoders = tuple(replace(each, positives=by, trust_exponent=0.0) for each, by in named)
-    over_likely = replace(encoders[0], messages="likely")
+    if encoder not in NODE_ENSEMBLES:
+        usual = EnsembleConfig((EncoderConfig(positives="learned"),))
+        encoders = usual.encoders
+    else:
+        usual = NODE_ENSEMBLES[encoder]
+        shallow, deep = (replace(each, trust_exponent=0.0) for each in usual.encoders)
+        narrow = shallow.encoder | {"width": LIKELY_WIDTH}
+        encoders = (
+            replace(shallow, positives="learned"),
+            replace(shallow, positives="uniform"),
+            replace(deep, positives="uniform"),
+            replace(shallow, encoder=narrow, positives="learned", messages="likely"),
+        )
     return FitConfig(
         SamplerConfig(prior_pairs=10),
-        ensembles=(replace(usual, encoders=(*encoders, over_likely)),),
-        self_training_threshold=BLEND_THRESHOLD,
+        ensembles=(replace(usual, encoders=encoders),),
+        pseudo_label_precision=PSEUDO_LABEL_PRECISION,
         hidden_parts=HIDDEN_PARTS,
         heads=("logistic", "trees"),
     )
 
 
-BLEND_THRESHOLD = 0.9
-"""The calibrated probability above which a prediction of the blend becomes a label."""
+LIKELY_WIDTH = 512
+"""Of the encoder over likely links: it is trained once for each part, too."""
+
+
+PSEUDO_LABEL_PRECISION = 0.95
+"""The share of predictions that are right among those which become labels for a second fit."""
 
 
 DOWNWEIGHT = 0.025
@@ -149,13 +162,13 @@ class NodeClassification(Task):
         data: TrainingData,
         fitted: FittedEmbedding,
         choice: Selected,
-        threshold: float,
+        precision: float,
         seed: int,
     ) -> BlendedHead:
         """The heads of the blend, fitted on all training labels."""
         if choice.blend is None:
             raise UsageError("No blend was chosen: fit_head fits the head.")
-        return fit_blend(data, fitted, choice.blend, threshold, seed)
+        return fit_blend(data, fitted, choice.blend, precision, seed)
 
     def fit_head(
         self,
@@ -216,4 +229,6 @@ class NodeClassification(Task):
         view, z = fitted.sampler.view_, fitted.embedding
         rows = HeadRows(z, view.attributes, view.adjacency, view.labels)
         compute = class_probabilities_of(head, rows, num_classes)
-        return ComputedPredictions(compute, len(z), scored_rows(z.shape[1]))
+        answer = ComputedPredictions(compute, len(z), scored_rows(z.shape[1]))
+        answer.choice = head.blend if isinstance(head, BlendedHead) else None
+        return answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
@@ -12,9 +13,15 @@ from xtcl.config import EnsembleConfig
 from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.sampling.xgsampler import XGSampler
 
+if TYPE_CHECKING:
+    from xtcl.tasks.blend import Blend
+
 
 class NodePredictions:
     """Class probabilities [V, C] of the nodes."""
+
+    choice: Blend | None = None
+    """What hidden labels chose, where they did."""
 
     def __init__(self, probabilities: np.ndarray) -> None:
         self._table = probabilities

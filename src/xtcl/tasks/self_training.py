@@ -82,6 +82,17 @@ def with_pseudo_labels(
     return np.concatenate([labeled, confident]), codes
 
 
+def threshold_for(probabilities: Floats, labeled: Codes, precision: float) -> float:
+    """The lowest probability for pseudo-labels that are right in a share of `precision`.
+
+    It is their mean probability, which must be calibrated. 1 where even the surest are not.
+    """
+    confidence = np.sort(np.delete(probabilities.max(axis=1), labeled))[::-1]
+    share = confidence.cumsum() / np.arange(1, len(confidence) + 1)
+    taken = int((share >= precision).sum())  # the share falls with every further row
+    return float(np.nextafter(confidence[taken - 1], 0.0)) if taken else 1.0
+
+
 def refit_on(head: LogisticHead, rows: Tensor, nodes: Codes, codes: Codes) -> LogisticHead:
     """The head fitted to the labels `codes` of `nodes`, with its C and its calibration."""
     (fit,) = logistic_path(

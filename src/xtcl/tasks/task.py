@@ -76,12 +76,12 @@ class Task(ABC):
         data: TrainingData,
         fitted: FittedEmbedding,
         choice: Selected,
-        threshold: float,
+        precision: float,
         seed: int,
     ) -> Any:
         """The heads that hidden labels chose, for tasks whose `choose` returns a blend.
 
-        `threshold` is `FitConfig.self_training_threshold`.
+        `precision` is `FitConfig.pseudo_label_precision`.
         """
         raise NotImplementedError(f"{type(self).__name__} chooses no heads by hidden labels.")
 
