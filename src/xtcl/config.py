@@ -295,9 +295,8 @@ class EncoderConfig:
 
     A flexible encoder learns wrong positives as readily as right ones. Its weight is multiplied by
     the share of positives that can be trusted, to the power of `trust_exponent`. `positives` names
-    the strategy of its positives (None: that of the recipe). `messages` says over which graph it
-    passes messages: the given "links", or those that the sampler holds for "likely"
-    (`xtcl.sampling.likely_graph`).
+    the strategy of its positives (None: that of the recipe). It passes messages over the given
+    "links", or over those that the sampler holds for "likely" (`xtcl.sampling.likely_graph`).
     """
 
     encoder: dict[str, object] = field(default_factory=dict)
@@ -317,8 +316,9 @@ class EncoderConfig:
     def from_dict(cls, stored: Mapping[str, Any]) -> EncoderConfig:
         """The encoder whose `dataclasses.asdict` went through JSON or TOML."""
         settings = _current_names(stored)
-        training = TrainingConfig.from_dict(settings["training"])
-        return cls(**{**settings, "encoder": dict(settings["encoder"]), "training": training})
+        parts = {"encoder": dict(settings["encoder"]), "weight": settings["weight"]}
+        parts["training"] = TrainingConfig.from_dict(settings["training"])
+        return cls(**settings | parts)
 
 
 @_with_old_names
@@ -390,9 +390,8 @@ class FitConfig:
 
     For nodes, with `hidden_parts` of at least 2, the training labels are divided into so many
     parts, and each is hidden in turn from the whole fit. The hidden labels choose which columns of
-    the embedding and which of the `heads` answer (`xtcl.tasks.hidden_labels`). The most confident
-    predictions are labels for a second fit of the heads, as many as are right in a share of
-    `pseudo_label_precision` (1: none).
+    the embedding and which `heads` answer (`xtcl.tasks.hidden_labels`). Of the predictions, the
+    surest are labels for a second fit: a share of `pseudo_label_precision` is right (1: none).
     """
 
     sampler: SamplerConfig = field(default_factory=SamplerConfig)

@@ -32,7 +32,7 @@ MIN_CHANCE = 0.6
 """c: the least f_u(v) of a link."""
 
 
-def likely_links(
+def find_likely_links(
     sampler: XGSampler,
     number: int = NUM_NEIGHBOURS,
     min_chance: float = MIN_CHANCE,

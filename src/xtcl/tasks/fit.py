@@ -28,7 +28,7 @@ from xtcl.progress import Progress
 from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.likely_graph import likely_links
+from xtcl.sampling.likely_graph import find_likely_links
 from xtcl.sampling.strategies import (
     PositiveSource,
     PositiveStrategy,
@@ -300,7 +300,7 @@ def _likely_links(sampler: XGSampler, options: FitOptions) -> LikelyLinks:
     saved = options.checkpoints.load("likely-links")
     if saved is None:
         with options.progress.stage("finding likely links", num_nodes) as advance:
-            found = likely_links(
+            found = find_likely_links(
                 sampler,
                 progress=advance,
                 checkpoints=options.checkpoints.subfolder("likely"),

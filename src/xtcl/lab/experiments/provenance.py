@@ -95,9 +95,9 @@ def evaluate_into(
 ) -> None:
     """Fit and score `method` on those splits from `seed` on that are not in `file` yet.
 
-    The record `key` is what `xtcl evaluate --json` prints, with the `conditions` of the runs as
-    plain values. It is stored after every split. A record of other conditions is refused, because
-    its figures are not of one kind with new ones.
+    The record `key` is what `xtcl evaluate --json` prints, without `metrics`, with the `conditions`
+    of the runs as plain values. It is stored after every split. A record of other conditions is
+    refused, because its figures are not of one kind with new ones.
     """
     plain = json.loads(json.dumps(dict(conditions)))
     names = {"dataset": graph.name, "task": task, "method": method.name}
