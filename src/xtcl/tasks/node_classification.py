@@ -106,7 +106,7 @@ LIKELY_WIDTH = 512
 """Of the encoder over likely links: it is trained once for each part, too."""
 
 
-PSEUDO_LABEL_PRECISION = 0.95
+PSEUDO_LABEL_PRECISION = 0.92
 """The share of predictions that are right among those which become labels for a second fit."""
 
 
