@@ -11,13 +11,15 @@ from xtcl.tasks import TASKS
 
 
 def run_options(
-    description: str | None, tasks: Sequence[str] = tuple(TASKS)
+    description: str | None,
+    tasks: Sequence[str] = tuple(TASKS),
+    datasets: Sequence[str] = TABLE_DATASETS,
 ) -> argparse.ArgumentParser:
     """A parser that knows --datasets, --tasks where there are several, --device and --data."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--datasets", type=names(TABLE_DATASETS), default=TABLE_DATASETS)
+    parser.add_argument("--datasets", type=names(datasets), default=datasets)
     if len(tasks) > 1:
         parser.add_argument("--tasks", type=names(tasks), default=tasks)
     parser.add_argument("--device", default="auto")
