@@ -24,6 +24,7 @@ from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.any_graph import ANY_GRAPHS
 from xtcl.lab.experiments.experiment import Context, Record, Run, run_missing
 from xtcl.lab.experiments.hard_data import with_random_links
+from xtcl.lab.experiments.hard_graphs import NOISY
 from xtcl.lab.experiments.node_runs import measure_nodes
 from xtcl.lab.experiments.records import RecordFile
 from xtcl.lab.scripts.options import names, run_options
@@ -31,8 +32,6 @@ from xtcl.lab.scripts.protocol import FIRST_EXPLORATION_SEED
 from xtcl.model_selection.evaluation import make_split, standard_error
 from xtcl.report.charts import page, table
 from xtcl.tasks import make_task
-
-NOISY = "cora-noisy"
 
 
 def measured(dataset: str, recipe: str, seed: int) -> Run:
