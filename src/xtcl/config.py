@@ -13,22 +13,20 @@ refuses values that cannot be used.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from xtcl.errors import UsageError, check_whole, is_number, is_whole
 from xtcl.relations.registry import make_relation
 from xtcl.relations.thresholds import PAPER_QUANTILES, AboveRule, check_quantiles
-from xtcl.renamed import SETTINGS, warn_renamed
+from xtcl.renamed import current_names, with_old_names
 
 Similarity = Literal["cosine", "inner"]
 Messages = Literal["links", "likely"]
-Config = TypeVar("Config")
 
 
 def _check_whole(name: str, value: Any, least: int) -> None:
@@ -43,53 +41,7 @@ def _check_are_numbers(config: object, *names: str) -> None:
             raise UsageError(f"{name}={value!r} must be a number.")
 
 
-class _OldName:
-    """An attribute under its old name, with a warning."""
-
-    def __init__(self, old: str) -> None:
-        self.old = old
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        _warn_renamed(owner, self.old)
-        return getattr(owner if instance is None else instance, SETTINGS[self.old])
-
-
-def _warn_renamed(owner: type, old: str) -> None:
-    warn_renamed(f"{owner.__name__}: '{old}'", f"'{SETTINGS[old]}'", stacklevel=4)
-
-
-def _with_old_names(cls: type[Config]) -> type[Config]:
-    """Let a dataclass take keywords, and give attributes, under the names of the last release."""
-    current = {each.name for each in fields(cls)}  # type: ignore[arg-type]
-    old_fields = {old for old, new in SETTINGS.items() if new in current}
-    init = cls.__init__
-
-    @functools.wraps(init)
-    def with_old_keywords(self: Config, *args: Any, **kwargs: Any) -> None:
-        for old in old_fields & kwargs.keys():
-            _warn_renamed(cls, old)
-            # `dataclasses.replace` gives the new name, too: the old one is what the caller wrote.
-            kwargs[SETTINGS[old]] = kwargs.pop(old)
-        init(self, *args, **kwargs)
-
-    cls.__init__ = with_old_keywords  # type: ignore[method-assign, assignment]
-    for old, new in SETTINGS.items():
-        if hasattr(cls, new) or new in current:
-            setattr(cls, old, _OldName(old))
-    return cls
-
-
-def _current_names(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The stored settings under their names of today."""
-    settings = dict(stored)
-    for old in SETTINGS.keys() & stored.keys():
-        if SETTINGS[old] in settings:
-            raise TypeError(f"'{old}' is the old name of '{SETTINGS[old]}', which is there, too")
-        settings[SETTINGS[old]] = settings.pop(old)
-    return settings
-
-
-@_with_old_names
+@with_old_names
 @dataclass(frozen=True)
 class BatchConfig:
     """How much of the graph a training step reads.
@@ -119,14 +71,14 @@ class BatchConfig:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> BatchConfig:
         """The settings whose `dataclasses.asdict` went through JSON or TOML."""
-        settings = _current_names(stored)
+        settings = current_names(stored)
         if settings.get("neighbours") is not None:
             known = (None if limit == "none" else limit for limit in settings["neighbours"])
             settings["neighbours"] = tuple(known)
         return cls(**settings)
 
 
-@_with_old_names
+@with_old_names
 @dataclass(frozen=True)
 class TrainingConfig:
     """How an encoder is trained.
@@ -185,13 +137,13 @@ class TrainingConfig:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> TrainingConfig:
         """The settings whose `dataclasses.asdict` went through JSON or TOML."""
-        settings = _current_names(stored)
+        settings = current_names(stored)
         batch = BatchConfig.from_dict(settings.get("batch", {}))
         # TOML has no word for None: what is missing is None.
         return cls(**{"anchors": None, "epoch_anchors": None, **settings, "batch": batch})
 
 
-@_with_old_names
+@with_old_names
 @dataclass(frozen=True)
 class SamplerConfig:
     """How the stumps are fitted. `SamplerConfig.paper()` is Algorithm 1 as printed.
@@ -277,7 +229,7 @@ class SamplerConfig:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> SamplerConfig:
         """The settings whose `dataclasses.asdict` went through JSON or TOML."""
-        settings = {"tie_break": None, **_current_names(stored)}
+        settings = {"tie_break": None, **current_names(stored)}
         return cls(**{**settings, "quantiles": tuple(settings["quantiles"])})
 
 
@@ -288,7 +240,7 @@ PAPER_ENCODERS: dict[str, dict[str, object]] = {
 """The encoders as in the papers that introduced them, two layers: XTCL's paper names none."""
 
 
-@_with_old_names
+@with_old_names
 @dataclass(frozen=True)
 class EncoderConfig:
     """One encoder: the options of its module, how it is trained, its weight beside others.
@@ -315,13 +267,13 @@ class EncoderConfig:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> EncoderConfig:
         """The encoder whose `dataclasses.asdict` went through JSON or TOML."""
-        settings = _current_names(stored)
+        settings = current_names(stored)
         parts = {"encoder": dict(settings["encoder"]), "weight": settings["weight"]}
         parts["training"] = TrainingConfig.from_dict(settings["training"])
         return cls(**settings | parts)
 
 
-@_with_old_names
+@with_old_names
 @dataclass(frozen=True)
 class EnsembleConfig:
     """Encoders trained apart and joined, and the weight of the attributes beside them."""
@@ -351,7 +303,7 @@ class EnsembleConfig:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> EnsembleConfig:
         """The ensemble whose `dataclasses.asdict` went through JSON or TOML."""
-        settings = _current_names(stored)
+        settings = current_names(stored)
         encoders = tuple(EncoderConfig.from_dict(each) for each in settings["encoders"])
         return cls(encoders, settings["attributes"])
 
@@ -364,7 +316,7 @@ NODE_HEADS = ("logistic", "trees")
 """What hidden labels can choose among to answer for nodes."""
 
 
-@_with_old_names
+@with_old_names
 @dataclass(frozen=True)
 class FitConfig:
     """Every setting from sampler to head; also called a recipe.
@@ -476,7 +428,7 @@ class FitConfig:
     def from_dict(cls, stored: Mapping[str, Any]) -> FitConfig:
         """The recipe whose `dataclasses.asdict` went through JSON or TOML."""
         try:
-            settings = _current_names(stored)
+            settings = current_names(stored)
             sampler = SamplerConfig.from_dict(settings["sampler"])
             ensembles = tuple(map(EnsembleConfig.from_dict, settings["ensembles"]))
             parts = {"heads": tuple(settings.get("heads", ("logistic",)))}

@@ -10,13 +10,15 @@ import functools
 import importlib
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
+_Config = TypeVar("_Config")
 
 SETTINGS = {
     # Fields, also in config.toml, tuned.toml and the model.json of schema 3.
@@ -170,6 +172,52 @@ def renamed_keywords(**names: str) -> Callable[[Callable[_P, None]], Callable[_P
         return with_old_keywords
 
     return decorate
+
+
+class _OldSetting:
+    """An attribute under its old name, with a warning."""
+
+    def __init__(self, old: str) -> None:
+        self.old = old
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        _warn_renamed_setting(owner, self.old)
+        return getattr(owner if instance is None else instance, SETTINGS[self.old])
+
+
+def _warn_renamed_setting(owner: type, old: str) -> None:
+    warn_renamed(f"{owner.__name__}: '{old}'", f"'{SETTINGS[old]}'", stacklevel=4)
+
+
+def with_old_names(cls: type[_Config]) -> type[_Config]:
+    """Let a dataclass take keywords, and give attributes, under the names of the last release."""
+    current = {each.name for each in fields(cls)}  # type: ignore[arg-type]
+    old_fields = {old for old, new in SETTINGS.items() if new in current}
+    init = cls.__init__
+
+    @functools.wraps(init)
+    def with_old_keywords(self: _Config, *args: Any, **kwargs: Any) -> None:
+        for old in old_fields & kwargs.keys():
+            _warn_renamed_setting(cls, old)
+            # `dataclasses.replace` gives the new name, too: the old one is what the caller wrote.
+            kwargs[SETTINGS[old]] = kwargs.pop(old)
+        init(self, *args, **kwargs)
+
+    cls.__init__ = with_old_keywords  # type: ignore[method-assign, assignment]
+    for old, new in SETTINGS.items():
+        if hasattr(cls, new) or new in current:
+            setattr(cls, old, _OldSetting(old))
+    return cls
+
+
+def current_names(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The stored settings under their names of today."""
+    settings = dict(stored)
+    for old in SETTINGS.keys() & stored.keys():
+        if SETTINGS[old] in settings:
+            raise TypeError(f"'{old}' is the old name of '{SETTINGS[old]}', which is there, too")
+        settings[SETTINGS[old]] = settings.pop(old)
+    return settings
 
 
 def _found(dotted: str) -> Any:
