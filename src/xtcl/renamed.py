@@ -82,7 +82,7 @@ MODULES: dict[str, dict[str, str]] = {
     "xtcl.baselines.naive_xgboost": {"NaiveXGBoost": "xtcl.lab.methods.naive_xgboost.NaiveXGBoost"},
     "xtcl.baselines.polygcl": {"PolyGCL": "xtcl.lab.methods.polygcl.PolyGCL"},
     "xtcl.baselines.scl": {"SCL": "xtcl.lab.methods.contrastive.SCL"},
-    "xtcl.baselines.sscl": {"SSCL": "xtcl.lab.methods.contrastive.SSCL"},
+    "xtcl.baselines.sscl": {"SSCL": "xtcl.baselines.contrastive.SSCL"},
     "xtcl.baselines.subgraph": {"SubGraph": "xtcl.lab.methods.subgraph.SubGraph"},
     "xtcl.baselines.sugrl": {"SUGRL": "xtcl.lab.methods.sugrl.SUGRL"},
     "xtcl.baselines.own_method": {

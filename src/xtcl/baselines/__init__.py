@@ -21,7 +21,7 @@ HOMES = {
     "xtcl-gat": "xtcl.baselines.method:XTCLGAT",
     "xtcl-paper": "xtcl.baselines.method:XTCLPaper",
     "xtcl-paper-gat": "xtcl.baselines.method:XTCLPaperGAT",
-    "sscl": "xtcl.lab.methods.contrastive:SSCL",
+    "sscl": "xtcl.baselines.contrastive:SSCL",
     "sscl-all": "xtcl.lab.methods.contrastive:SSCLAll",
     "scl": "xtcl.lab.methods.contrastive:SCL",
     "ceiling-scl": "xtcl.lab.methods.contrastive:CeilingSCL",

@@ -10,6 +10,7 @@ import pytest
 import torch
 from small_runs import Recorder, narrow
 
+from xtcl.baselines.contrastive import SSCL, Contrastive
 from xtcl.baselines.method import XTCLGCN
 from xtcl.config import EncoderConfig, FitConfig
 from xtcl.errors import DataError, UsageError
@@ -17,15 +18,7 @@ from xtcl.estimator import XTCL
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import node_split
-from xtcl.lab.methods.contrastive import (
-    SCL,
-    SSCL,
-    CeilingSCL,
-    Contrastive,
-    NaiveTCL,
-    SSCLAll,
-    with_truth,
-)
+from xtcl.lab.methods.contrastive import SCL, CeilingSCL, NaiveTCL, SSCLAll, with_truth
 from xtcl.progress import Progress
 from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.node_classification import NodeClassification

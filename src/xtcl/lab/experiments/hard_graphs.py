@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xtcl.baselines import METHODS, make_method
+from xtcl.baselines.contrastive import SSCL
 from xtcl.baselines.method import XTCLGCN, Method, XTCLMethod
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
@@ -40,7 +41,6 @@ from xtcl.lab.experiments.side_by_side import (
     listed,
     verdict,
 )
-from xtcl.lab.methods.contrastive import SSCL
 from xtcl.model_selection.evaluation import make_split
 from xtcl.relations.custom import MatrixRelation
 from xtcl.relations.registry import PAPER_RELATIONS
