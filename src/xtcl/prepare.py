@@ -359,6 +359,9 @@ def _check_kinds(model: XTCL) -> None:
             continue
         if value is not None and not isinstance(value, kind):
             raise UsageError(f"{name}={value!r} must be {remedy}.")
+    for name in ("use_labels", "verbose"):
+        if not isinstance(getattr(model, name), (bool, np.bool_)):
+            raise UsageError(f"{name}={getattr(model, name)!r} must be True or False.")
     check_progress(model.progress)
 
 
