@@ -5,9 +5,9 @@
 
 Both get the columns of `trees-neighbours` (`tree_columns`) for 10 % of the labels, on splits from
 seed 0. They have the same settings: 150 rounds, 15 leaves, rate 0.05, L2 1, the same least rows in
-a leaf, 255 bins and 30 % of the columns. LightGBM draws these for each tree, and 80 % of the
-rows, too; scikit-learn draws them for each split. LightGBM reads sparse columns. scikit-learn reads
-only dense ones, in float64: "MiB" is what the columns of all nodes need in either form.
+a leaf, 255 bins and 30 % of the columns, drawn for each split. LightGBM draws 80 % of the rows for
+each tree, too. LightGBM reads sparse columns. scikit-learn reads only dense ones, in float64: "MiB"
+is what the columns of all nodes need in either form.
 
 "fit s" is one fit without folds, and "all nodes s" the probabilities of all nodes, both in
 wall-clock seconds; for scikit-learn with the dense copies, made block by block. "test %" is the
