@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from small_blends import shrink_hidden_recipe
 from small_runs import (
     early_stopping_recipe,
     files_of,
@@ -21,12 +24,21 @@ from small_runs import (
     small_model,
     small_split,
 )
+from torch import Tensor
 from typer.testing import CliRunner
 
 from xtcl.cli.main import app
+from xtcl.config import HIDDEN_LABELS
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak
+from xtcl.sampling.xgsampler import counts_to_arrays
+from xtcl.tasks import hidden_labels
+from xtcl.tasks.fit import Trial, fit_task
+from xtcl.tasks.logistic import stratified_folds
+from xtcl.tasks.node_classification import NodeClassification
+from xtcl.tasks.results import FittedEmbedding
+from xtcl.tasks.training_data import TrainingData, training_data
 from xtcl.training.checkpoint import Checkpoints
 
 pytestmark = pytest.mark.slow
@@ -230,3 +242,105 @@ def test_a_fit_needs_no_test_links_at_all(use_labels: bool) -> None:
     np.testing.assert_array_equal(
         seen.decision_function(split.test), blind.decision_function(split.test)
     )
+
+
+# Recipes in which hidden labels choose: neither the test side nor the hidden part reaches a fit.
+
+
+def hidden_fit(sides: Sides, folder: Path) -> tuple[XTCL, dict[str, bytes], dict[str, bytes]]:
+    """A fit by the recipe, every file of its run, and all that was kept on the way."""
+    graph, split = sides
+    model = XTCL(recipe=HIDDEN_LABELS, device="cpu")
+    model.fit(graph, split, checkpoints=Checkpoints(folder / "kept"))
+    model.save(folder / "run")
+    return model, files_of(folder / "run"), files_of(folder / "kept")
+
+
+def test_only_training_labels_leave_a_trace_where_hidden_labels_choose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrink_hidden_recipe(monkeypatch)
+    sides = whole("nodes")
+    model, files, kept = hidden_fit(sides, tmp_path / "a")
+    other, other_files, other_kept = hidden_fit(other_test_side(*sides), tmp_path / "b")
+    np.testing.assert_array_equal(model.embedding_, other.embedding_)
+    np.testing.assert_array_equal(model.predict_proba(), other.predict_proba())
+    head, other_head = model.head_.to_tensors(), other.head_.to_tensors()
+    assert head.keys() == other_head.keys()
+    assert all(head[name].tobytes() == other_head[name].tobytes() for name in head)
+    assert model.choice_ is not None
+    assert model.choice_ == other.choice_
+    assert files.keys() == other_files.keys()
+    differing = {name for name in files if files[name] != other_files[name]}
+    assert differing == {"test_labels.json"}
+    assert kept == other_kept
+    parts = range(model.recipe_.hidden_parts)
+    assert {f"hidden-{part}" for part in parts} < {name.split("/")[0] for name in kept}
+    # The control: another label of a training node.
+    moved, moved_files, _ = hidden_fit(other_training_side(*sides), tmp_path / "c")
+    assert model.choice_ != moved.choice_
+    differing = {name for name in files if files[name] != moved_files[name]}
+    assert {"config.toml", "model/encoder.safetensors", "model/head.safetensors"} <= differing
+
+
+class SeenPart(NamedTuple):
+    """What a fit made while a part of the labels was hidden, as bytes by name."""
+
+    fitted: dict[str, bytes]
+    scores: dict[str, bytes]
+
+
+def seen_parts(
+    data: TrainingData, part_of: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> list[SeenPart]:
+    """A fit whose labels are hidden in the given parts, and what it made of each of them."""
+    parts: list[SeenPart] = []
+    fit_part, hidden_scores = Trial.fit_part, hidden_labels._hidden_scores
+
+    def watched_fit(trial: Trial, number: int, *given: Any) -> FittedEmbedding:
+        fitted = fit_part(trial, number, *given)
+        arrays = {"embedding": fitted.embedding.numpy(), "positives": fitted.positives}
+        arrays |= counts_to_arrays(fitted.sampler) | {"weights": fitted.sampler.stumps_.weights}
+        arrays |= {"losses": np.array(fitted.losses)}
+        arrays |= {f"encoder.{k}": v.numpy() for k, v in fitted.encoder.state_dict().items()}
+        parts.append(SeenPart({name: array.tobytes() for name, array in arrays.items()}, {}))
+        return fitted
+
+    def watched_scores(*given: Any) -> Iterator[tuple[Any, Tensor]]:
+        for candidate, scores in hidden_scores(*given):
+            parts[-1].scores[candidate.name] = scores.numpy().tobytes()
+            yield candidate, scores
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trial, "fit_part", watched_fit)
+        patched.setattr(hidden_labels, "_hidden_scores", watched_scores)
+        patched.setattr(hidden_labels, "stratified_folds", lambda *_: part_of)
+        task = NodeClassification()
+        fit_task(data, task, task.named_recipe(HIDDEN_LABELS, "gcn"))
+    return parts
+
+
+def test_hidden_labels_reach_nothing_of_what_they_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relations, sampler, encoders and heads of a part are the same whatever it hides.
+
+    Also in the last part, when others have computed with its labels in the same fit, and stored.
+    """
+    shrink_hidden_recipe(monkeypatch)
+    graph, split = whole("nodes")
+    data = training_data(graph, split)
+    known, parts = data.labelled, 3
+    part_of = stratified_folds(data.known_labels, parts, 0)
+    usual = seen_parts(data, part_of, monkeypatch)
+    assert len(usual) == parts
+    for hidden in (0, parts - 1):
+        nodes = known[part_of == hidden]
+        labels = data.labels.copy()
+        labels[nodes] = np.random.default_rng(7).permutation(labels[nodes])
+        assert (labels != data.labels).any()
+        found = seen_parts(TrainingData(data.graph.with_labels(labels)), part_of, monkeypatch)
+        assert found[hidden].fitted == usual[hidden].fitted
+        assert found[hidden].scores == usual[hidden].scores
+        assert found[hidden].scores
+        for other in set(range(parts)) - {hidden}:  # these do see them
+            assert found[other].fitted["embedding"] != usual[other].fitted["embedding"]
+            assert found[other].scores != usual[other].scores

@@ -60,6 +60,12 @@ def column_blocks(ensemble: EnsembleConfig, widths: Sequence[int], num_attribute
 
 def columns_of(embedding: Tensor, ranges: Ranges) -> Tensor:
     """The columns of an embedding that lie in the ranges."""
+    last = max((end for _, end in ranges), default=0)
+    if last > embedding.shape[1]:
+        raise DataError(
+            f"A saved head reads column {last} of an embedding that has {embedding.shape[1]}; fit "
+            "and save the model again."
+        )
     if len(ranges) == 1:
         ((start, end),) = ranges
         return embedding[:, start:end]
@@ -161,7 +167,15 @@ class LinearMember:
     def from_tensors(cls, tensors: Mapping[str, NDArray[Any]]) -> LinearMember:
         """The member that `to_tensors` wrote."""
         head = LogisticHead.from_tensors(tensors)
-        return cls(_read_ranges(tensors["ranges"], len(head.mean_)), head)
+        mean, intercept = head.mean_, head.intercept_
+        fits = mean.ndim == 1 and head.coef_.shape == (len(head.classes_), len(mean))
+        fits = fits and intercept.shape == head.classes_.shape
+        if not fits or not all(np.isfinite(part).all() for part in (head.coef_, intercept, mean)):
+            raise DataError(
+                "The tensors 'coef', 'intercept', 'mean' and 'classes' of a saved logistic head do "
+                "not fit each other, or are not finite; fit and save the model again."
+            )
+        return cls(_read_ranges(tensors, len(mean)), head)
 
 
 @dataclass(frozen=True)
@@ -225,7 +239,7 @@ class TreesMember:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, NDArray[Any]]) -> TreesMember:
         """The member that `to_tensors` wrote."""
-        mean, directions = tensors["mean"], tensors["directions"]
+        mean, directions = (_stored(name, tensors) for name in ("mean", "directions"))
         finite = np.isfinite(mean).all() and np.isfinite(directions).all()
         if mean.ndim != 1 or directions.ndim != 2 or len(directions) != len(mean) or not finite:
             raise DataError(
@@ -233,7 +247,7 @@ class TreesMember:
                 "and save the model again."
             )
         trees = BoostedTrees.from_tensors(_below("trees", tensors))
-        return cls(_read_ranges(tensors["ranges"], len(mean)), mean, directions, trees)
+        return cls(_read_ranges(tensors, len(mean)), mean, directions, trees)
 
 
 def _columns_with(rows: HeadRows, projected: Tensor, num_classes: int) -> sp.csr_array:
@@ -280,7 +294,7 @@ class BlendedHead:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, NDArray[Any]]) -> BlendedHead:
         """The head that `to_tensors` wrote."""
-        weights = tensors["blend.weights"]
+        weights = _stored("blend.weights", tensors)
         if weights.ndim != 1 or not (weights > 0).all() or not np.isclose(weights.sum(), 1):
             raise DataError(
                 "The tensor 'blend.weights' of the saved head holds no positive weights that sum "
@@ -296,8 +310,7 @@ class BlendedHead:
                     "model again."
                 )
             members.append(_MEMBERS[kind].from_tensors(_below(kind, own)))
-        blend = Blend.from_dict(json.loads(tensors["blend.account"].tobytes()))
-        return cls(weights, tuple(members), blend)
+        return cls(weights, tuple(members), _read_account(tensors, len(members)))
 
 
 def class_probabilities_of(
@@ -325,10 +338,38 @@ def _below(name: str, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[
     }
 
 
-def _read_ranges(stored: NDArray[Any], width: int) -> Ranges:
+def _stored(name: str, tensors: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    """The tensor of that name, which must be there."""
+    if name not in tensors:
+        raise DataError(f"The saved head lacks the tensor '{name}'; fit and save the model again.")
+    return tensors[name]
+
+
+def _read_account(tensors: Mapping[str, NDArray[Any]], num_members: int) -> Blend:
+    """The choice, which must be that of `num_members` heads."""
+    text = _stored("blend.account", tensors).tobytes()
+    try:
+        blend = Blend.from_dict(json.loads(text))
+        num_chosen = len(blend.chosen)
+    except (LookupError, RecursionError, TypeError, ValueError) as broken:
+        raise DataError(
+            f"The tensor 'blend.account' of the saved head cannot be read ({broken}); fit and save "
+            "the model again."
+        ) from broken
+    if num_chosen != num_members:
+        raise DataError(
+            f"The tensor 'blend.account' of the saved head names {num_chosen} heads, but "
+            f"{num_members} are saved; fit and save the model again."
+        )
+    return blend
+
+
+def _read_ranges(tensors: Mapping[str, NDArray[Any]], width: int) -> Ranges:
     """Ranges of columns, which must be `width` columns together."""
+    stored = _stored("ranges", tensors)
     fits = stored.ndim == 2 and stored.shape[1] == 2 and stored.dtype == np.int64
-    if not fits or (stored < 0).any() or int((stored[:, 1] - stored[:, 0]).sum()) != width:
+    fits = fits and bool(((stored[:, 0] >= 0) & (stored[:, 0] < stored[:, 1])).all())
+    if not fits or int((stored[:, 1] - stored[:, 0]).sum()) != width:
         raise DataError(
             f"The tensor 'ranges' of a saved head does not name the {width} columns that it "
             "reads; fit and save the model again."
