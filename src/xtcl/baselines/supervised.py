@@ -18,6 +18,7 @@ from xtcl.errors import DataError, UsageError
 from xtcl.graph.graph import Graph
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import Progress
+from xtcl.relations.sparse import is_among
 from xtcl.tasks import LinkScores, NodePredictions, Predictions, TrainingData
 from xtcl.tasks.link_head import checked_pairs, pair_scores
 from xtcl.training.trainer import embed, seeded
@@ -251,8 +252,7 @@ class NonLinkSampler:
         )
         u, v = ends.min(dim=0).values, ends.max(dim=0).values
         keys = u * self.num_nodes + v
-        places = torch.searchsorted(self.keys, keys).clamp(max=len(self.keys) - 1)
-        free = (u != v) & (self.keys[places] != keys)
+        free = (u != v) & ~is_among(keys, self.keys)
         return torch.stack([u[free], v[free]])[:, :want]
 
 

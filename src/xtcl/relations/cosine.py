@@ -18,9 +18,9 @@ from torch import Tensor
 from xtcl.relations.relation import PairFunction, Relation, Rows, SimilarityRows
 from xtcl.relations.search import IndexSearch, Neighbors, Search, blocked_search
 from xtcl.relations.sparse import (
-    CSRGraph,
     SparseRows,
     dense_rows,
+    entries_of_pairs,
     kernels_run_on,
     product,
     ranges,
@@ -33,8 +33,8 @@ from xtcl.relations.topk import (
     map_parts,
     split_by,
     topk_from_dense,
-    topk_in_parts,
     topk_of_lists,
+    topk_of_matrix,
 )
 from xtcl.relations.view import LINKS, TrainingView
 
@@ -91,12 +91,14 @@ class CosineRelation(Relation):
         """
         factors = self.factors(view, top)
         if factors is None:
-            return _linked_search(self.linked_similarities(view), view, top)
+            return topk_of_matrix(self.linked_similarities(view), top, view)
         return topk_by_factors(factors, top.for_one_view() if self.reads_labels else top)
 
     def of_pairs(self, view: TrainingView) -> PairFunction | None:
         """Linked pairs are looked up; without `linked_only` cosines follow from the factors."""
-        return _linked_pairs(self.linked_similarities(view), view) if self.linked_only else None
+        if not self.linked_only:
+            return None
+        return entries_of_pairs(self.linked_similarities(view), view.device)
 
     def linked_similarities(self, view: TrainingView) -> sp.csr_array:
         """s(u, v) of all linked pairs, a sparse matrix [V, V]; cached if folds share it."""
@@ -126,33 +128,6 @@ def cosines_of_pairs(rows: Tensor, u: Tensor, v: Tensor) -> Tensor:
     """Cosines of normalised `rows` u [m] and v [m], at least 0: float32 [m]. Cost: O(m D)."""
     parts = zip(torch.split(u, PAIRS_PER_PRODUCT), torch.split(v, PAIRS_PER_PRODUCT), strict=True)
     return torch.cat([(rows[a] * rows[b]).sum(dim=1).clamp_(0.0, 1.0) for a, b in parts])
-
-
-def _linked_search(matrix: sp.csr_array, view: TrainingView, top: TopK) -> TopKSearch:
-    """The best entries of each row of a sparse matrix. Cost: O(d_u log d_u) for a row."""
-    links = CSRGraph.from_scipy(matrix, view.device, weighted=True)
-    value = links.weights
-
-    def explore(nodes: Tensor) -> SparseRows:
-        row, entry = row_entries(links.start, nodes)
-        return SparseRows(row, links.column[entry], len(nodes), value[entry])
-
-    return topk_in_parts(explore, np.diff(matrix.indptr), top, view)
-
-
-def _linked_pairs(matrix: sp.csr_array, view: TrainingView) -> PairFunction:
-    """Entries of a sparse matrix, 0 where there is none. Cost: O(m log E) for m pairs."""
-    links = CSRGraph.from_scipy(matrix, view.device, weighted=True)
-    known = links.row * view.num_nodes + links.column
-    values = torch.nn.functional.pad(links.weights, (0, 1))
-
-    def compute(u: Tensor, v: Tensor) -> Tensor:
-        key = u * view.num_nodes + v
-        place = torch.searchsorted(known, key)
-        found = torch.nn.functional.pad(known, (0, 1), value=-1)[place] == key
-        return torch.where(found, values[place], 0.0)
-
-    return compute
 
 
 def normalize_rows(factors: Tensor) -> Tensor:

@@ -21,8 +21,8 @@ from xtcl.code_digest import describe_value, user_code_digest
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.validation import to_host
 from xtcl.relations.relation import PairFunction, Relation, Rows, check_similarities
-from xtcl.relations.sparse import CSRGraph, SparseRows, dense_rows, row_entries, to_device
-from xtcl.relations.topk import TopK, TopKSearch, topk_in_parts
+from xtcl.relations.sparse import dense_rows, entries_of_pairs, to_device
+from xtcl.relations.topk import TopK, TopKSearch, topk_of_matrix
 from xtcl.relations.view import LINKS, TrainingView
 
 TopKFunction = Callable[[TrainingView, TopK], TopKSearch | None]
@@ -134,13 +134,7 @@ class MatrixRelation(_CustomRelation):
         matrix = self._matrix_for(view)
         if isinstance(matrix, np.ndarray):
             return None
-        entries = CSRGraph.from_scipy(matrix, view.device, weighted=True)
-
-        def explore(nodes: Tensor) -> SparseRows:
-            row, entry = row_entries(entries.start, nodes)
-            return SparseRows(row, entries.column[entry], len(nodes), entries.weights[entry])
-
-        return topk_in_parts(explore, np.diff(matrix.indptr), top, view)
+        return topk_of_matrix(matrix, top, view)
 
     def of_pairs(self, view: TrainingView) -> PairFunction:
         """Entries of the matrix. Cost: O(log nnz) for a pair of a sparse one."""
@@ -148,16 +142,7 @@ class MatrixRelation(_CustomRelation):
         if isinstance(matrix, np.ndarray):
             dense = torch.from_numpy(matrix).to(view.device)
             return lambda u, v: dense[u, v]
-        entries, num_nodes = SparseRows.from_scipy(matrix, view.device), view.num_nodes
-        # One more that no pair has, so that every search ends at an entry.
-        keys = torch.nn.functional.pad(entries.key(num_nodes), (0, 1), value=num_nodes**2)
-        values = torch.nn.functional.pad(entries.values, (0, 1))
-
-        def compute(u: Tensor, v: Tensor) -> Tensor:
-            place = torch.searchsorted(keys, key := u * num_nodes + v)
-            return torch.where(keys[place] == key, values[place], 0.0)
-
-        return compute
+        return entries_of_pairs(matrix, view.device)
 
 
 def _checked_matrix(name: str, given: Any) -> np.ndarray | sp.csr_array:

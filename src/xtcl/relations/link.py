@@ -12,8 +12,8 @@ from torch import Tensor
 
 from xtcl.relations.common_neighbours import SharedNeighbours
 from xtcl.relations.relation import PairFunction, Relation, Rows
-from xtcl.relations.sparse import CSRGraph, SparseRows, dense_rows, row_entries, scaled, to_device
-from xtcl.relations.topk import TopK, TopKSearch, topk_in_parts
+from xtcl.relations.sparse import dense_rows, scaled, to_device
+from xtcl.relations.topk import TopK, TopKSearch, topk_of_matrix
 from xtcl.relations.view import LINKS, TrainingView
 
 
@@ -62,15 +62,7 @@ class Link(Relation):
 
     def topk(self, view: TrainingView, top: TopK) -> TopKSearch:
         """Exact. Cost: O(d_u log d_u) for a row."""
-        weights = normalised_adjacency(view.adjacency)
-        links = CSRGraph.from_scipy(weights, view.device, weighted=True)
-        weight = links.weights
-
-        def explore(nodes: Tensor) -> SparseRows:
-            row, entry = row_entries(links.start, nodes)
-            return SparseRows(row, links.column[entry], len(nodes), weight[entry])
-
-        return topk_in_parts(explore, np.diff(weights.indptr), top, view)
+        return topk_of_matrix(normalised_adjacency(view.adjacency), top, view)
 
     def of_pairs(self, view: TrainingView) -> PairFunction:
         """Entries of the normalised adjacency."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -134,6 +134,26 @@ def is_among(keys: Tensor, known: Tensor) -> Tensor:
     """Which keys, none negative, are in the sorted `known`."""
     place = torch.searchsorted(known, keys)
     return torch.nn.functional.pad(known, (0, 1), value=-1).index_select(0, place) == keys
+
+
+def values_at(keys: Tensor, known: Tensor, values: Tensor) -> Tensor:
+    """The values of `keys` [m] among those of the sorted `known`, 0 for a key that is not there.
+
+    Cost: O(m log n) for n known keys.
+    """
+    if not len(known):
+        return values.new_zeros(len(keys))
+    place = torch.searchsorted(known, keys).clamp_max_(len(known) - 1)
+    return torch.where(known[place] == keys, values[place], 0.0)
+
+
+def entries_of_pairs(
+    matrix: sp.csr_array, device: torch.device
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """A look-up of entries (u [m], v [m]) of a square sparse matrix, 0 where there is none."""
+    entries, width = CSRGraph.from_scipy(matrix, device, weighted=True), matrix.shape[1]
+    known = entries.row * width + entries.column
+    return lambda u, v: values_at(u * width + v, known, entries.weights)
 
 
 def dense_rows(matrix: Tensor, nodes: Tensor) -> Tensor:

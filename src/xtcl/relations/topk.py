@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -13,7 +14,7 @@ from xtcl.errors import UsageError
 from xtcl.relations.blocks import thread_map
 from xtcl.relations.relation import Relation, SimilarityRows, check_similarities
 from xtcl.relations.search import index_name
-from xtcl.relations.sparse import SparseRows, sorted_keys
+from xtcl.relations.sparse import CSRGraph, SparseRows, row_entries, sorted_keys
 from xtcl.relations.thresholds import check_quantiles, rank_from_top
 from xtcl.relations.view import TrainingView
 
@@ -178,6 +179,17 @@ def topk_in_parts(explore: Explore, paths: np.ndarray, top: TopK, view: Training
         return SparseRows.joined(map_parts(best, split_by(nodes, bound[nodes])))
 
     return search
+
+
+def topk_of_matrix(matrix: sp.csr_array, top: TopK, view: TrainingView) -> TopKSearch:
+    """The best entries of each row of a sparse matrix. Cost: O(n log n) for a row of n entries."""
+    entries = CSRGraph.from_scipy(matrix, view.device, weighted=True)
+
+    def explore(nodes: Tensor) -> SparseRows:
+        row, entry = row_entries(entries.start, nodes)
+        return SparseRows(row, entries.column[entry], len(nodes), entries.weights[entry])
+
+    return topk_in_parts(explore, np.diff(matrix.indptr), top, view)
 
 
 def max_items(device: torch.device) -> int:

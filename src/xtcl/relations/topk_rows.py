@@ -20,7 +20,7 @@ from xtcl.relations.cosine import cosines_of_pairs, normalize_rows
 from xtcl.relations.relation import Relation, SimilarityRows
 from xtcl.relations.row_source import TOPK_BLOCK_ROWS, Levels, TopKSource
 from xtcl.relations.rows import NO_NODE, Candidates, CandidateScorer, PairLevel
-from xtcl.relations.sparse import CSRGraph, SparseRows, is_among
+from xtcl.relations.sparse import CSRGraph, SparseRows, is_among, values_at
 from xtcl.relations.store.passes import PassRows
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.topk import TopK, TopKSearch, list_levels, list_thresholds, topk_search
@@ -274,11 +274,6 @@ def _from_lists(find: TopKSearch, num_nodes: int) -> PairSimilarities:
 
     def of(nodes: Tensor, row: Tensor, partner: Tensor) -> Tensor:
         lists = find(nodes)
-        known = lists.key(num_nodes)
-        if not len(known):
-            return torch.zeros(len(row), device=row.device)
-        wanted = row * num_nodes + partner
-        place = torch.searchsorted(known, wanted).clamp_max_(len(known) - 1)
-        return torch.where(known[place] == wanted, lists.values[place], 0.0)
+        return values_at(row * num_nodes + partner, lists.key(num_nodes), lists.values)
 
     return of
