@@ -148,10 +148,34 @@ def test_a_part_of_xtcl_is_described_without_its_module(monkeypatch: pytest.Monk
     assert len({str(described) for described in before}) == len(parts)
 
 
-def test_a_part_of_a_user_is_described_with_its_module(tmp_path: Path) -> None:
+def test_a_part_of_a_user_may_move_to_another_file(tmp_path: Path) -> None:
     one, other = (user_module(tmp_path / name, RELATION, name) for name in ("one", "other"))
-    assert describe_value(one.Own) != describe_value(other.Own)
-    assert describe_value(one.Own.prepare) != describe_value(other.Own.prepare)
+    changed = user_module(tmp_path / "third", RELATION.replace("0.5", "0.25"), "third")
+    for parts in (
+        [module.Own for module in (one, other, changed)],
+        [module.Own.prepare for module in (one, other, changed)],
+    ):
+        first, moved, edited = map(describe_value, parts)
+        assert first == moved
+        assert first != edited
+    assert describe_value(one.Own) != describe_value(one.Child)
+
+
+def test_a_moved_function_that_reads_other_values_is_another_one(tmp_path: Path) -> None:
+    code = "LIMIT = {}\n\n\ndef limited(nodes):\n    return nodes.clamp(max=LIMIT)\n"
+    one = user_module(tmp_path / "one", code.format(1), "one")
+    moved = user_module(tmp_path / "moved", code.format(1), "moved")
+    other = user_module(tmp_path / "other", code.format(2), "other")
+    assert describe_value(one.limited) == describe_value(moved.limited)
+    assert describe_value(one.limited) != describe_value(other.limited)
+
+
+def test_without_a_source_the_module_tells_parts_of_one_name_apart() -> None:
+    typed = [{"__name__": name} for name in ("typed_in", "typed_elsewhere")]
+    for names in typed:
+        exec("class Typed:\n    pass\n", names)  # noqa: S102
+    first, second = (describe_value(dict[str, Any](names)["Typed"]) for names in typed)
+    assert first != second
 
 
 def test_a_class_without_source_has_no_digest() -> None:

@@ -136,15 +136,15 @@ def _is_docstring(statement: object) -> bool:
     )
 
 
-def describe_class(kind: type) -> list[str | None]:
-    """Where the class is from, and the hash of its code."""
-    return [*_origin(kind), user_code_digest(kind)]
+def describe_code(part: type | FunctionType) -> list[str | None]:
+    """Module, name and hash of the code of a class or a function.
 
-
-def _origin(part: type | FunctionType) -> list[str | None]:
-    """Module and name; without the module for a part of xtcl, which may move to another one."""
-    own = part.__module__.partition(".")[0] == "xtcl"
-    return [None if own else part.__module__, part.__qualname__]
+    The module is left out for a part of xtcl, and for one of a user whose source is hashed: both
+    may move to another file.
+    """
+    digest, package = user_code_digest(part), str(part.__module__).partition(".")[0]
+    may_move = package == "xtcl" or (package not in _COVERED and digest is not None)
+    return [None if may_move else part.__module__, part.__qualname__, digest]
 
 
 def _all_described(values: Mapping[str, object], inside: frozenset[int]) -> dict[str, Any]:
@@ -161,11 +161,11 @@ def describe_value(value: object, inside: frozenset[int] = frozenset()) -> Any:
     if isinstance(value, nn.Module):
         code = user_code_digest(*{type(part) for part in value.modules()})
         weights = _all_described(value.state_dict(), inside)
-        return [*describe_class(type(value)), code, str(value), weights]
+        return [*describe_code(type(value)), code, str(value), weights]
     if isinstance(value, type):
-        return describe_class(value)
+        return describe_code(value)
     if isinstance(value, FunctionType):
-        named = [*_origin(value), user_code_digest(value)]
+        named: list[Any] = [*describe_code(value)]
         if id(value) in inside:
             return named
         return [*named, _all_described(_variables(value), inside | {id(value)})]

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import xtcl
-from xtcl.code_digest import code_digest, describe_class, describe_value
+from xtcl.code_digest import code_digest, describe_code, describe_value
 from xtcl.config import RECIPES, EncoderConfig, EnsembleConfig, FitConfig, to_builtin
 from xtcl.device import parse_memory, pick_device
 from xtcl.errors import UsageError, check_whole, is_number, is_whole
@@ -194,7 +194,7 @@ def _relation(relation: Relation) -> list[Any]:
     functions = relation.functions if isinstance(relation, FunctionRelation) else ()
     return [
         relation.name,
-        *describe_class(type(relation)),
+        *describe_code(type(relation)),
         relation.content_digest(),
         {name: describe_value(getattr(relation, name)) for name in names},
         [describe_value(each) for each in functions],
@@ -205,12 +205,12 @@ def _strategy(strategy: PositiveStrategy) -> list[Any]:
     values = {
         name: describe_value(value) for name, value in strategy.get_params(deep=False).items()
     }
-    return [*describe_class(type(strategy)), values]
+    return [*describe_code(type(strategy)), values]
 
 
 def _task(task: Task) -> list[Any]:
     values = {name: describe_value(value) for name, value in vars(task).items()}
-    return [*describe_class(type(task)), values]
+    return [*describe_code(type(task)), values]
 
 
 PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn")
