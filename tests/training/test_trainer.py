@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -502,10 +502,14 @@ def test_only_steps_that_are_surely_alike_are_replayed() -> None:
     class Own(GCNEncoder):
         """Might do anything with its links."""
 
+    class Declared(GCNEncoder):
+        same_kernels: ClassVar[bool] = True
+
     whole = TrainingConfig(link_dropout=0.5)
     batches = TrainingConfig(batch=BatchConfig(neighbours=(5, 5)))
     assert trainer.can_capture(GCNEncoder(3, 4), whole)
     assert not trainer.can_capture(Own(3, 4), whole)
+    assert trainer.can_capture(Declared(3, 4), whole)
     assert not trainer.can_capture(GATEncoder(3, 8), whole)
     assert not trainer.can_capture(GCNEncoder(3, 4), batches)
 

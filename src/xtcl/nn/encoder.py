@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -22,6 +23,11 @@ class LayerwiseEncoder(nn.Module, ABC):
     """
 
     smoothed_x: SmoothedAttributes
+
+    same_kernels: ClassVar[bool] = False
+    """Whether every pass over the whole graph launches the same kernels, whatever links it is
+    given, so that a GPU may replay a captured step (`xtcl.cuda_graphs`). It speaks for the class
+    that declares it alone: a subclass may do anything with its links, and declares its own."""
 
     @property
     @abstractmethod

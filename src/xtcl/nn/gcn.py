@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 
 from xtcl.errors import UsageError
@@ -26,6 +28,8 @@ class GCNEncoder(LayerwiseEncoder):
     Cost of a pass: O(V D h) with the smoothed attributes kept, O(k E D) to compute them; every
     further layer O(V h^2 + E h).
     """
+
+    same_kernels: ClassVar[bool] = True
 
     def __init__(
         self,

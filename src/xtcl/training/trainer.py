@@ -15,8 +15,8 @@ from xtcl.cuda_graphs import GraphedStep, side_stream
 from xtcl.device import allow_tf32
 from xtcl.distributed import world
 from xtcl.errors import DataError
+from xtcl.nn.encoder import LayerwiseEncoder
 from xtcl.nn.functional import clear_tensor_caches
-from xtcl.nn.gcn import GCNEncoder
 from xtcl.nn.loss import Loss, unchecked_loss
 from xtcl.nn.propagation import EdgeIndex
 from xtcl.sampling.positive_lists import PositiveLists, draw_positives
@@ -171,8 +171,9 @@ def seeded(seed: int, device: torch.device) -> Iterator[torch.Generator]:
 def can_capture(encoder: nn.Module, settings: TrainingConfig) -> bool:
     """Whether every step launches the same kernels, whatever was drawn (`xtcl.cuda_graphs`)."""
     is_full = settings.batch.neighbours is None
-    # A subclass may do anything with its links.
-    return is_full and type(encoder) is GCNEncoder
+    # What a base class declares is not true of every subclass.
+    declared = isinstance(encoder, LayerwiseEncoder) and vars(type(encoder)).get("same_kernels")
+    return is_full and declared is True
 
 
 class FullBatch:
