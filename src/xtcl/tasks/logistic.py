@@ -40,8 +40,6 @@ _ROUNDING = 1e-12  # a centred row whose length is below this share of its terms
 _NUMBERS_PER_BLOCK = 2**22  # of rows that are scored at a time: 32 MiB
 _CALIBRATION_BLOCK = 2**18  # scores that are multiplied at a time: 2 MiB
 
-# Names of arrays in files of earlier versions, and what they are called now.
-
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 RowMatrix = ArrayLike | Tensor
