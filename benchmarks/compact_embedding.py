@@ -65,21 +65,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
 
-    def tell(line: str) -> None:
+    def write(line: str) -> None:
         print(line, flush=True)
         if chosen.out is not None:
             with chosen.out.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
 
-    tell(FORM.format(*COLUMNS) + f"   torch threads: {torch.get_num_threads()}")
+    write(FORM.format(*COLUMNS) + f"   torch threads: {torch.get_num_threads()}")
     for dataset in chosen.datasets.split(","):
         differences = []
         for seed in range(chosen.splits):
             line, found = measure(dataset, seed, chosen.data)
-            tell(line)
+            write(line)
             differences.append(found)
         compact, same = np.mean(differences, axis=0)
-        tell(f"{dataset}, mean: compact {compact:+.2f} against full, {same:+.2f} with the same C")
+        write(f"{dataset}, mean: compact {compact:+.2f} against full, {same:+.2f} with the same C")
 
 
 if __name__ == "__main__":

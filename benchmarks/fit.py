@@ -56,23 +56,23 @@ def measure(name: str, task: str, device: str, repeats: int, data: str | None) -
     from xtcl.model_selection.evaluation import make_split, score_method
 
     for _ in range(repeats):
-        watch = Stopwatch()
+        stopwatch = Stopwatch()
         start = time.perf_counter()
         try:
             graph = load_dataset(name, data)
         except XTCLError as error:
             print(json.dumps({"dataset": name, "left out": str(error)}))
             return
-        watch.add("loading", start)
+        stopwatch.add("loading", start)
         figure, seconds = score_method(
             graph,
             make_split(graph, task, 0),
             XTCLGCN(),
             seed=0,
             device=pick_device(device),
-            progress=watch,
+            progress=stopwatch,
         )
-        watch.add("everything", start)
+        stopwatch.add("everything", start)
     print(
         json.dumps(
             {
@@ -80,7 +80,7 @@ def measure(name: str, task: str, device: str, repeats: int, data: str | None) -
                 "task": task,
                 "figure": round(100 * figure, 2),
                 "fit_seconds": round(seconds, 2),
-                "stages": watch.stages,
+                "stages": stopwatch.stages,
             }
         )
     )

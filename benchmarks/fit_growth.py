@@ -41,7 +41,7 @@ ENCODERS = (2, 3)
 
 
 @dataclass
-class Watch(Progress):
+class StageClock(Progress):
     """Seconds of the core when each stage ended; those of an encoder end with its epoch."""
 
     ends: list[float] = field(default_factory=list)
@@ -69,7 +69,7 @@ def measure(count: int, cap: int, index_past: int, answer: Connection) -> None:
         count, num_classes=8, num_attributes=128, mean_degree=20, attribute_signal=0.5
     )
     split = node_split(graph, 0.1, seed=0)
-    watch = Watch()
+    clock = StageClock()
     usual = make_task("nodes").recipe("gcn")
     epochs = [member.training.epochs for member in usual.ensembles[0].encoders]
     model = XTCL(
@@ -80,11 +80,11 @@ def measure(count: int, cap: int, index_past: int, answer: Connection) -> None:
         index_past=index_past,
         epochs=1,
         device="cpu",
-        progress=watch,
+        progress=clock,
     )
     start = time.process_time()
     model.fit(graph, split)
-    seconds = np.diff([start, *watch.ends, time.process_time()]).tolist()
+    seconds = np.diff([start, *clock.ends, time.process_time()]).tolist()
     times = [1, 1, *epochs, 1]
     answer.send(
         {

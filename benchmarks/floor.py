@@ -105,8 +105,8 @@ def least(relation: Relation, view: TrainingView) -> tuple[float, float]:
 
 def stages(view: TrainingView, machine: Machine, repeats: int) -> Iterator[Stage]:
     """Every relation's rows for all nodes, then the levels of one of them."""
-    everyone = torch.arange(view.num_nodes, device=view.device)
-    blocks = torch.split(everyone, rows_per_block(view.num_nodes, view.device))
+    nodes = torch.arange(view.num_nodes, device=view.device)
+    blocks = torch.split(nodes, rows_per_block(view.num_nodes, view.device))
     for relation in resolve_relations("paper"):
         rows = relation.on(view)
 
@@ -119,7 +119,7 @@ def stages(view: TrainingView, machine: Machine, repeats: int) -> Iterator[Stage
     some = rows(blocks[0])
 
     def all_levels() -> None:
-        for _ in range(math.ceil(len(everyone) / len(some))):
+        for _ in range(math.ceil(len(nodes) / len(some))):
             levels(some, blocks[0], PAPER_QUANTILES)
 
     seconds = best_of(all_levels, repeats, view.device)

@@ -54,8 +54,8 @@ def work(rank: int, number: int, folder: str, count: int, task: str, cap: int | 
     counted = sampler.counts_
     arrays = (counted.codes, counted.counts, found.nodes, found.scores)
     digests = [hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest() for a in arrays]
-    told = {"learning": np.diff(marks[:2], axis=0)[0], "positives": np.diff(marks[1:], axis=0)[0]}
-    took = {stage: both.tolist() for stage, both in told.items()}
+    stages = {"learning": np.diff(marks[:2], axis=0)[0], "positives": np.diff(marks[1:], axis=0)[0]}
+    took = {stage: both.tolist() for stage, both in stages.items()}
     Path(folder, f"{rank}.json").write_text(json.dumps({"took": took, "digests": digests}))
 
 
@@ -72,8 +72,8 @@ def measure(number: int, count: int, task: str, cap: int | None) -> dict[str, An
         for process in processes:
             process.join()
             assert process.exitcode == 0, f"a rank of {number} failed"
-        told = [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(number)]
-    took = np.array([list(one["took"].values()) for one in told])  # [rank, stage, clock or CPU]
+        records = [json.loads(Path(folder, f"{rank}.json").read_text()) for rank in range(number)]
+    took = np.array([list(one["took"].values()) for one in records])  # [rank, stage, clock or CPU]
     clock, cpu = took.max(axis=0).T
     whole = took.sum(axis=1).max(axis=0)
     return {
@@ -82,7 +82,7 @@ def measure(number: int, count: int, task: str, cap: int | None) -> dict[str, An
         "cpu_seconds": round(float(whole[1]), 2),
         "learning_s": [round(float(seconds[0]), 2) for seconds in (clock, cpu)],
         "positives_s": [round(float(seconds[1]), 2) for seconds in (clock, cpu)],
-        "digests": [one["digests"] for one in told],
+        "digests": [one["digests"] for one in records],
     }
 
 

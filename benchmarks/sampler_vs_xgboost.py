@@ -41,8 +41,8 @@ def similarities(nodes: int) -> tuple[torch.Tensor, torch.Tensor]:
     graph = block_model(nodes, num_classes=7, num_attributes=128, seed=0)
     assert graph.labels is not None
     view = TrainingView.of(graph, np.arange(0, nodes, 2))
-    everyone = torch.arange(nodes)
-    rows = [relation.on(view)(everyone) for relation in resolve_relations("paper")]
+    every_node = torch.arange(nodes)
+    rows = [relation.on(view)(every_node) for relation in resolve_relations("paper")]
     labels = torch.from_numpy(graph.labels.copy())
     return torch.stack(rows), labels[:, None] == labels
 

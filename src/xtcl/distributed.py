@@ -197,8 +197,8 @@ def process_group(device: str) -> Iterator[None]:
 
 def _raise_terminated(number: int, frame: object) -> None:
     raise RankError(
-        f"Rank {os.environ['RANK']} was told to end, most likely because another rank did: see "
-        "what that one said, and start the same command with --resume to go on."
+        f"Rank {os.environ['RANK']} was stopped, most likely because another rank failed: see "
+        "the error of that one, and start the same command with --resume to go on."
     )
 
 

@@ -250,10 +250,10 @@ def test_a_recipe_that_overflows_is_passed_over(
 
 def test_a_default_that_cannot_be_fitted_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def score(recipe: FitConfig) -> float:
-        raise DataError("There are no links to judge.")
+        raise DataError("There are no links to score.")
 
     PlantedScores(monkeypatch, score)
-    with pytest.raises(DataError, match="no links to judge"):
+    with pytest.raises(DataError, match="no links to score"):
         search()
 
 

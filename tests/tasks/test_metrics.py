@@ -162,7 +162,7 @@ def test_no_non_links_is_an_error_only_where_the_figure_needs_them() -> None:
 
 
 def test_bad_input_is_named() -> None:
-    with pytest.raises(DataError, match="no links to judge"):
+    with pytest.raises(DataError, match="no links to score"):
         hits_at_k([], [1.0], 1)
     with pytest.raises(DataError, match=r"links are not finite at 1"):
         auc([0.0, np.nan], [1.0])

@@ -212,7 +212,7 @@ def _hide_labels(side: TrainingData, number: int, seed: int) -> NodeSplit:
     if not folds:
         raise DataError(
             f"No class of graph '{side.graph.name}' has two training labels, so that none can be "
-            "hidden to judge a recipe by: give more labels."
+            "hidden to score a recipe on: give more labels."
         )
     # After every fold has been hidden once, new folds are drawn.
     hidden = stratified_folds(codes, folds, _shifted_seed(seed, number // folds)) == number % folds

@@ -240,7 +240,7 @@ def _scores(values: ArrayLike, what: str) -> _Floats:
 def _links(values: ArrayLike) -> _Floats:
     scores = _scores(values, "links")
     if not len(scores):
-        raise DataError("There are no links to judge; hold out at least one link.")
+        raise DataError("There are no links to score; hold out at least one link.")
     return scores
 
 

@@ -25,9 +25,9 @@ from xtcl.lab.experiments.experiment import (
 )
 from xtcl.lab.experiments.node_runs import measure_nodes
 from xtcl.lab.experiments.side_by_side import (
-    JUDGED,
     LEVEL,
     MARKED,
+    OUR_METHOD,
     PAIRED,
     Bar,
     Difference,
@@ -49,10 +49,10 @@ ANY_GRAPHS = (
 """The paper's five, and others."""
 
 ANY_METHODS = (
-    *(JUDGED, "sscl", "naive-tcl", "propagation", "logistic", "trees", "trees-neighbours"),
+    *(OUR_METHOD, "sscl", "naive-tcl", "propagation", "logistic", "trees", "trees-neighbours"),
     *("gcn", "gat", "dgi"),
 )
-"""Ours, and its rivals."""
+"""Ours, and other methods."""
 
 MANY_SPLITS = {"cora": 10, "citeseer": 10}
 USUAL_SPLITS = 5
@@ -129,9 +129,9 @@ def draw_any_graph(experiment: AnyGraph, records: Sequence[Record], folder: Path
     """Write the picture; the page, as Markdown."""
     beside = SideBySide.of(records, ANY_GRAPHS, ANY_METHODS, usual_splits)
     beside.draw(folder, experiment.name, experiment.title.partition(",")[0])
-    ours = beside.title(JUDGED)
+    ours = beside.title(OUR_METHOD)
     choices = choices_table(records, beside.graphs)
-    timed = [name for name in (JUDGED, "gcn", "dgi") if name in beside.methods]
+    timed = [name for name in (OUR_METHOD, "gcn", "dgi") if name in beside.methods]
     first = min(record.what["seed"] for record in records)
     parts = [
         f"# {experiment.title}",
@@ -185,11 +185,11 @@ def any_graph_bars(beside: SideBySide) -> list[Bar]:
 
 
 def _level(beside: SideBySide) -> Bar:
-    """Of each graph its best rival."""
+    """Of each graph its best other method."""
     best = {graph: found[0] for graph in beside.graphs if (found := beside.differences(graph))}
     behind = {graph: each for graph, each in best.items() if each.mean < -LEVEL}
     whole = len(best) == len(ANY_GRAPHS) and len(beside.methods) == len(ANY_METHODS)
-    names = (f"{graph} {each} ({beside.title(each.rival)})" for graph, each in behind.items())
+    names = (f"{graph} {each} ({beside.title(each.other)})" for graph, each in behind.items())
     return Bar(
         f"on each graph within {LEVEL} of the best rival",
         verdict(not behind, whole=whole),
@@ -198,18 +198,18 @@ def _level(beside: SideBySide) -> Bar:
 
 
 def _ahead(beside: SideBySide) -> Bar:
-    """The mean over graphs, beside each rival."""
-    found = {rival: over for rival in beside.rivals if (over := beside.mean_difference(rival))}
+    """The mean over graphs, beside each other method."""
+    found = {other: over for other in beside.others if (over := beside.mean_difference(other))}
     whole = len(found) == len(ANY_METHODS) - 1 and {n for _, n in found.values()} == {
         len(ANY_GRAPHS)
     }
-    nearest = sorted(found, key=lambda rival: found[rival][0])[:3]
+    nearest = sorted(found, key=lambda other: found[other][0])[:3]
     return Bar(
         "in the mean over graphs a point above every rival",
         verdict(all(mean >= 1 for mean, _ in found.values()), whole=whole),
         ", ".join(
-            f"{found[rival][0]:+.2f} to {beside.title(rival)} ({found[rival][1]} graphs)"
-            for rival in nearest
+            f"{found[other][0]:+.2f} to {beside.title(other)} ({found[other][1]} graphs)"
+            for other in nearest
         ),
     )
 
@@ -245,22 +245,22 @@ def _above_sscl(beside: SideBySide) -> Bar:
 
 
 def graphs_table(beside: SideBySide) -> str:
-    """XTCL on each graph beside its best rival and its bar."""
+    """XTCL on each graph beside its best other method and its bar."""
     rows = []
     for graph in beside.graphs:
-        cell, found = beside.cells.get((graph, JUDGED)), beside.differences(graph)
+        cell, found = beside.cells.get((graph, OUR_METHOD)), beside.differences(graph)
         if cell is None:
             continue
         bar = BARS[graph]
-        rivals = [DASH, DASH, DASH]
+        others = [DASH, DASH, DASH]
         if found:
             level = "yes" if found[0].mean >= -LEVEL else "no"
-            rivals = [beside.title(found[0].rival), str(found[0]), level]
+            others = [beside.title(found[0].other), str(found[0]), level]
         reached = "yes" if cell.mean >= bar else "no"
-        rows.append([graph, f"{cell.mean:.2f}", *rivals, f"{bar:.1f}", reached])
+        rows.append([graph, f"{cell.mean:.2f}", *others, f"{bar:.1f}", reached])
     head = [
         "",
-        beside.title(JUDGED),
+        beside.title(OUR_METHOD),
         "best rival",
         "minus it",
         "level or above",

@@ -30,8 +30,8 @@ from xtcl.lab.experiments.experiment import (
 from xtcl.lab.experiments.hard_data import two_tasks, with_random_links, with_second_kind
 from xtcl.lab.experiments.node_runs import measure_nodes
 from xtcl.lab.experiments.side_by_side import (
-    JUDGED,
     MARKED,
+    OUR_METHOD,
     PAIRED,
     Bar,
     Difference,
@@ -52,7 +52,7 @@ NOISY, TWO_TASKS = "cora-noisy", "two-tasks"
 ALL_LINKS = "-all-links"
 """Ends the name of a method that is given both kinds of links of `two-tasks` as one kind."""
 
-HARD_METHODS = (JUDGED, "sscl", "propagation", "logistic", "trees-neighbours", "gcn")
+HARD_METHODS = (OUR_METHOD, "sscl", "propagation", "logistic", "trees-neighbours", "gcn")
 WITH_ALL_LINKS = tuple(f"{name}{ALL_LINKS}" for name in ("propagation", "gcn"))
 _TITLES = {name: f"{title_of(name.removesuffix(ALL_LINKS))} (all links)" for name in WITH_ALL_LINKS}
 
@@ -135,7 +135,7 @@ def given_second_kind(graph: Graph, second: MatrixRelation, method: str) -> tupl
     """The method, and the graph that it gets: those that take relations get the second kind so."""
     if method.endswith(ALL_LINKS):
         return with_second_kind(graph, second), make_method(method.removesuffix(ALL_LINKS))
-    kinds: dict[str, type[_GivenSecondKind]] = {JUDGED: _GivenXTCL, "sscl": _GivenSSCL}
+    kinds: dict[str, type[_GivenSecondKind]] = {OUR_METHOD: _GivenXTCL, "sscl": _GivenSSCL}
     if method not in kinds:
         return graph, make_method(method)
     system = kinds[method]()
@@ -167,7 +167,7 @@ def draw_hard_graphs(experiment: HardGraphs, records: Sequence[Record], folder: 
     rows = (*HARD_METHODS, *WITH_ALL_LINKS)
     beside = SideBySide.of(records, tuple(HARD_GRAPHS), rows, lambda graph: USUAL_SPLITS, _TITLES)
     beside.draw(folder, experiment.name, experiment.title.partition(",")[0])
-    ours = beside.title(JUDGED)
+    ours = beside.title(OUR_METHOD)
     choices = choices_table(records, beside.graphs)
     goals = ["## What was asked for", bars_table(hard_graph_bars(beside))]
     first = min(record.what["seed"] for record in records)
@@ -213,7 +213,7 @@ def _about(records: Sequence[Record], beside: SideBySide) -> list[list[str]]:
 
 def hard_graph_bars(beside: SideBySide) -> list[Bar]:
     """The goals, as they were set before the recipe was made."""
-    noisy = beside.cells.get((NOISY, JUDGED))
+    noisy = beside.cells.get((NOISY, OUR_METHOD))
     return [
         Bar(
             f"{NOISY}: at least 81",
@@ -227,17 +227,17 @@ def hard_graph_bars(beside: SideBySide) -> list[Bar]:
     ]
 
 
-def _above(beside: SideBySide, graph: str, points: int, rivals: Sequence[str]) -> Bar:
-    """So many points above some rivals on one graph; those with all links are named beside them."""
-    found = {rival: beside.difference(graph, rival) for rival in rivals}
+def _above(beside: SideBySide, graph: str, points: int, methods: Sequence[str]) -> Bar:
+    """So many points above some methods on one graph; those with all links are named, too."""
+    found = {other: beside.difference(graph, other) for other in methods}
     given = [each for each in found.values() if each is not None]
-    names = [f"{each} to {beside.title(each.rival)}" for each in given]
+    names = [f"{each} to {beside.title(each.other)}" for each in given]
     others = [beside.difference(graph, name) for name in WITH_ALL_LINKS]
-    more = [f"{each} to {beside.title(each.rival)}" for each in others if each is not None]
+    more = [f"{each} to {beside.title(each.other)}" for each in others if each is not None]
     return Bar(
         f"{graph}: {points} {'point' if points == 1 else 'points'} above "
-        f"{', '.join(map(beside.title, rivals))}",
-        verdict(all(each.mean >= points for each in given), whole=len(given) == len(rivals)),
+        f"{', '.join(map(beside.title, methods))}",
+        verdict(all(each.mean >= points for each in given), whole=len(given) == len(methods)),
         listed(", ".join(names), more, "not part of the goal: "),
     )
 
@@ -246,8 +246,8 @@ def _few_labels(beside: SideBySide) -> Bar:
     """By no more than the standard error of the paired difference below propagation and SSCL."""
     found: list[tuple[str, Difference]] = []
     for graph in _FEW:
-        for rival in ("propagation", "sscl"):
-            each = beside.difference(graph, rival)
+        for other in ("propagation", "sscl"):
+            each = beside.difference(graph, other)
             if each is not None and each.error is not None:
                 found.append((graph, each))
     below = [(graph, each) for graph, each in found if each.mean < -(each.error or 0.0)]
@@ -256,7 +256,7 @@ def _few_labels(beside: SideBySide) -> Bar:
         verdict(not below, whole=len(found) == 2 * len(_FEW)),
         listed(
             f"{len(found) - len(below)} of {len(found)}",
-            (f"{graph} {each} to {beside.title(each.rival)}" for graph, each in below),
+            (f"{graph} {each} to {beside.title(each.other)}" for graph, each in below),
             "not ",
         ),
     )

@@ -1,4 +1,4 @@
-"""XTCL beside its rivals on many graphs: tables of a page, and a picture with a row a graph."""
+"""XTCL beside other methods on many graphs: tables of a page, and a picture with a row a graph."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-JUDGED = "xtcl-gcn"
+OUR_METHOD = "xtcl-gcn"
 """The method that is compared with all others."""
 
 LEVEL = 0.3
-"""Points below the best rival that still count as level with it."""
+"""Points below the best other method that still count as level with it."""
 
 MARKED = (
     "① ②: first and second of those that have all splits of a graph. *: the first is ahead of the "
@@ -42,10 +42,10 @@ MARKED = (
 PAIRED = "In points, paired over the splits that both have; ± is the standard error of the mean."
 
 LEFT, RIGHT = -6.0, 15.0
-"""Points below and above the best rival beyond which the picture has no room."""
+"""Points below and above the best other method beyond which the picture has no room."""
 
 LOOKS = {
-    JUDGED: ("D", OURS),
+    OUR_METHOD: ("D", OURS),
     "sscl": ("o", PALETTE[1]),
     "naive-tcl": ("s", PALETTE[2]),
     "propagation": ("v", PALETTE[3]),
@@ -62,9 +62,9 @@ LOOKS = {
 
 
 class Difference(NamedTuple):
-    """What XTCL has above a rival over the splits that both have, in points."""
+    """What XTCL has above another method over the splits that both have, in points."""
 
-    rival: str
+    other: str
     mean: float
     error: float | None
     splits: int
@@ -125,28 +125,28 @@ class SideBySide:
         )
 
     @property
-    def rivals(self) -> tuple[str, ...]:
+    def others(self) -> tuple[str, ...]:
         """All methods but XTCL."""
-        return tuple(name for name in self.methods if name != JUDGED)
+        return tuple(name for name in self.methods if name != OUR_METHOD)
 
     def title(self, method: str) -> str:
         """How tables call a method."""
         return self.titles.get(method) or title_of(method)
 
-    def difference(self, graph: str, rival: str) -> Difference | None:
-        """XTCL minus a rival, paired over splits; none without a split that both have."""
-        ours, theirs = self.cells.get((graph, JUDGED)), self.cells.get((graph, rival))
+    def difference(self, graph: str, other: str) -> Difference | None:
+        """XTCL minus another method, paired over splits; none without a split that both have."""
+        ours, theirs = self.cells.get((graph, OUR_METHOD)), self.cells.get((graph, other))
         if ours is None or theirs is None:
             return None
         both = sorted(ours.figures.keys() & theirs.figures.keys())
         points = [ours.figures[seed] - theirs.figures[seed] for seed in both]
         if not points:
             return None
-        return Difference(rival, float(np.mean(points)), standard_error(points), len(points))
+        return Difference(other, float(np.mean(points)), standard_error(points), len(points))
 
     def differences(self, graph: str) -> list[Difference]:
-        """Those to all rivals of a graph, the best rival first."""
-        found = [each for rival in self.rivals if (each := self.difference(graph, rival))]
+        """Those to all other methods of a graph, the best of them first."""
+        found = [each for other in self.others if (each := self.difference(graph, other))]
         return sorted(found, key=lambda each: each.mean)
 
     def figures_table(self) -> str:
@@ -164,12 +164,12 @@ class SideBySide:
         return table(["", *map(self.title, self.methods)], rows)
 
     def differences_table(self) -> str:
-        """XTCL minus each rival: a row for each graph."""
+        """XTCL minus each other method: a row for each graph."""
         rows = []
         for graph in self.graphs:
-            found = {each.rival: each for each in self.differences(graph)}
-            rows.append([graph, *(str(found.get(rival, DASH)) for rival in self.rivals)])
-        return table(["", *map(self.title, self.rivals)], rows)
+            found = {each.other: each for each in self.differences(graph)}
+            rows.append([graph, *(str(found.get(other, DASH)) for other in self.others)])
+        return table(["", *map(self.title, self.others)], rows)
 
     def shared_graphs(self) -> dict[str, list[int]]:
         """The graphs where all methods have splits in common, and these splits."""
@@ -196,7 +196,7 @@ class SideBySide:
         ranks = rankdata(-means, axis=0) if shared else means
         rows = []
         for place, method in enumerate(self.methods):
-            over = self.mean_difference(method) if method != JUDGED else None
+            over = self.mean_difference(method) if method != OUR_METHOD else None
             rows.append(
                 [
                     self.title(method),
@@ -205,12 +205,12 @@ class SideBySide:
                     DASH if over is None else f"{over[0]:+.2f} ({over[1]} graphs)",
                 ]
             )
-        ours = f"{self.title(JUDGED)} minus it, on the graphs that both have"
+        ours = f"{self.title(OUR_METHOD)} minus it, on the graphs that both have"
         return table(["", f"mean over {len(shared)} graphs", "mean rank", ours], rows)
 
-    def mean_difference(self, rival: str) -> tuple[float, int] | None:
-        """Mean over graphs of XTCL minus a rival, and the number of graphs that both have."""
-        found = [each.mean for graph in self.graphs if (each := self.difference(graph, rival))]
+    def mean_difference(self, other: str) -> tuple[float, int] | None:
+        """Mean over graphs of XTCL minus another method, and how many graphs both have."""
+        found = [each.mean for graph in self.graphs if (each := self.difference(graph, other))]
         return (float(np.mean(found)), len(found)) if found else None
 
     def seconds_table(self, methods: Sequence[str]) -> str:
@@ -222,7 +222,7 @@ class SideBySide:
         return table(["", *map(self.title, methods)], rows)
 
     def draw(self, folder: Path, name: str, title: str) -> None:
-        """Points above or below the best rival: a row for each graph, a marker for each method."""
+        """Points above or below the best other method: a row a graph, a marker for each method."""
         found = {graph: each for graph in self.graphs if (each := self.differences(graph))}
         ends = [each[0].mean + (each[0].error or 0.0) for each in found.values()]
         right = min(max([2.0, *ends]), RIGHT)
@@ -248,29 +248,29 @@ class SideBySide:
         """What the picture shows, in words."""
         return (
             f"Points above the best rival of each graph; the band is ±{LEVEL}. The bar of "
-            f"{self.title(JUDGED)} is the standard error of its paired difference to that rival. "
-            "What is further away stands at the edge."
+            f"{self.title(OUR_METHOD)} is the standard error of its paired difference to that "
+            "rival. What is further away stands at the edge."
         )
 
 
 def _draw_row(axes: Axes, row: int, found: Sequence[Difference], right: float) -> None:
-    """XTCL by its difference to the best rival, each rival by its own to XTCL beside that."""
+    """XTCL by its difference to the best other method, each of those by its own beside that."""
     best = found[0]
-    _mark(axes, best.mean, row, JUDGED, right)
+    _mark(axes, best.mean, row, OUR_METHOD, right)
     if LEFT <= best.mean <= right:
         axes.errorbar(best.mean, row, xerr=best.error or 0.0, color=OURS, linewidth=1.5)
     for each in reversed(found):  # the best one last, above the others
-        _mark(axes, best.mean - each.mean, row, each.rival, right)
+        _mark(axes, best.mean - each.mean, row, each.other, right)
 
 
 def _mark(axes: Axes, x: float, row: int, method: str, right: float) -> None:
     """The marker of a method; where there is no room for it, at the edge."""
     marker, colour = LOOKS[method]
     inside = min(max(x, LEFT), right)
-    size = 10 if method == JUDGED else 9 if marker == "*" else 6
+    size = 10 if method == OUR_METHOD else 9 if marker == "*" else 6
     edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6}
     axes.plot(inside, row, marker, color=colour, markersize=size, clip_on=False, zorder=3, **edge)
-    if x != inside and method == JUDGED:
+    if x != inside and method == OUR_METHOD:
         axes.annotate(f"{x:+.1f}", (inside, row), (0, 8), textcoords="offset points", ha="center")
 
 
@@ -292,7 +292,7 @@ def choices_table(records: Sequence[Record], graphs: Sequence[str]) -> str:
             record.found["choice"]
             for record in records
             if record.what["dataset"] == graph
-            and record.what["method"] == JUDGED
+            and record.what["method"] == OUR_METHOD
             and "choice" in record.found
         ]
         if choices:
