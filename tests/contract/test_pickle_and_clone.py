@@ -21,6 +21,7 @@ from small_runs import small_graph, small_model, small_split
 
 from xtcl.estimator import XTCL
 from xtcl.integrations import NodeEmbedder
+from xtcl.sampling import LearnedPositives
 
 GRAPH = small_graph()
 NODES = np.arange(GRAPH.num_nodes)
@@ -44,8 +45,9 @@ copied = pytest.mark.parametrize("way", COPIES)
 
 
 @cache
-def fitted(task: str, cap: int | None = None) -> XTCL:
-    return small_model(task, epochs=1, cap=cap).fit(GRAPH, small_split(GRAPH, task))
+def fitted(task: str, cap: int | None = None, positives: Any = None) -> XTCL:
+    model = small_model(task, epochs=1, cap=cap, positives=positives)
+    return model.fit(GRAPH, small_split(GRAPH, task))
 
 
 @copied
@@ -66,20 +68,28 @@ def test_a_fitted_model(task: str, cap: int | None, way: str) -> None:
     assert again.score(model.split_) == model.score(model.split_)
 
 
+NEAR = LearnedPositives(hops=1, min_probability=0.3)
+
+
 @copied
+@pytest.mark.parametrize("positives", [None, NEAR], ids=["recipe", "hops"])
 @pytest.mark.parametrize("task", ["nodes", "links"])
-def test_a_model_that_was_loaded_from_a_run(task: str, way: str, tmp_path: Path) -> None:
-    fitted(task).save(tmp_path / "run")
+def test_a_model_that_was_loaded_from_a_run(
+    task: str, positives: Any, way: str, tmp_path: Path
+) -> None:
+    model = fitted(task, positives=positives)
+    model.save(tmp_path / "run")
     loaded = XTCL.load(tmp_path / "run")
+    assert repr(loaded.positives) == repr(positives)
     asked = None if task == "nodes" else PAIRS
     again = COPIES[way](loaded)
     np.testing.assert_array_equal(again.predict_proba(asked), loaded.predict_proba(asked))
     assert again.score(again.split_, GRAPH) == loaded.score(loaded.split_, GRAPH)
     assert again.explain(0, 40) == loaded.explain(0, 40)
     assert again.random_state_ == loaded.random_state_ == 0
-    np.testing.assert_array_equal(
-        clone(loaded).fit(GRAPH, loaded.split_).embedding_, fitted(task).embedding_
-    )
+    anew = clone(loaded).fit(GRAPH, loaded.split_)
+    np.testing.assert_array_equal(anew.positives_, model.positives_)
+    np.testing.assert_array_equal(anew.embedding_, model.embedding_)
 
 
 @cache

@@ -29,6 +29,7 @@ from xtcl.nn import CUSTOM_ENCODER, encoder_factory, encoder_name
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.ensemble import EncoderEnsemble, LikelyLinks
 from xtcl.relations.view import TrainingView
+from xtcl.runs.stored_strategy import strategy_json
 from xtcl.sampling.strategies import PositiveStrategy
 from xtcl.sampling.xgsampler import XGSampler, counts_to_arrays, sampler_from_counts
 from xtcl.tasks import TASKS, make_task
@@ -118,7 +119,7 @@ def plain_parameters(model: XTCL) -> dict[str, object]:
     stored["relations"] = [relation.name for relation in model.sampler_.relations_]
     stored["random_state"] = model.random_state_
     if isinstance(model.positives, PositiveStrategy):
-        stored["positives"] = model.positives.name
+        stored["positives"] = strategy_json(model.positives)
     recipe = model.recipe
     stored["recipe"] = asdict(recipe) if isinstance(recipe, FitConfig) else recipe
     return {name: to_builtin(value) for name, value in stored.items()}

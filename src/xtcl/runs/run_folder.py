@@ -47,6 +47,7 @@ from xtcl.runs.model_files import (
     refusing_settings,
     save_model,
 )
+from xtcl.runs.stored_strategy import read_strategy
 
 if TYPE_CHECKING:
     from torch import nn
@@ -109,7 +110,7 @@ def read_run(
         described = read_description(place)
         relations = [_stored_relation(stored, place) for stored in described["relations"]]
         model = kind(**described["parameters"])
-        model.set_params(relations=relations)
+        model.set_params(relations=relations, positives=read_strategy(model.positives))
         recipe = described["parameters"]["recipe"]
         if recipe is not None and not isinstance(recipe, str):
             with refusing_settings(place):
