@@ -17,17 +17,20 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.provenance import provenance
 from xtcl.lab.experiments.records import RecordFile
-from xtcl.lab.scripts import ablation, ablation_debiased, records_of_splits
-from xtcl.lab.scripts.ablation_debiased import DebiasedLoss, all_chances, fit_debiased
-from xtcl.lab.scripts.ablation_reestimation import (
+from xtcl.lab.scripts import ablation, ablation_fits, study
+from xtcl.lab.scripts.ablation import ablation_page
+from xtcl.lab.scripts.ablation_fits import (
+    DebiasedLoss,
     PosteriorAgreement,
+    ScoreWeightedLoss,
+    all_chances,
     fit_again,
+    fit_debiased,
+    fit_weighted,
     held_out_posteriors,
 )
 from xtcl.lab.scripts.ablation_rows import DEFAULT, ENCODER, ROWS, Row
-from xtcl.lab.scripts.ablation_tables import ablation_page
-from xtcl.lab.scripts.ablation_weighted import ScoreWeightedLoss, fit_weighted
-from xtcl.lab.scripts.records_of_splits import current_conditions
+from xtcl.lab.scripts.study import current_conditions
 from xtcl.model_selection.evaluation import make_split
 from xtcl.nn.loss import Loss, contrastive_loss
 from xtcl.progress import Progress
@@ -97,7 +100,7 @@ def test_changes_reach_the_member_they_name() -> None:
 def test_the_code_of_the_scripts_is_a_condition() -> None:
     found = current_conditions(CPU)
     assert found["versions"].pop("scripts") == source_digest(
-        Path(records_of_splits.__file__).parent.glob("*.py")
+        Path(study.__file__).parent.glob("*.py")
     )
     assert found == provenance(CPU)
 
@@ -334,7 +337,7 @@ def test_chances_that_are_all_alike_change_nothing(monkeypatch: pytest.MonkeyPat
         return original(replace(found, scores=np.where(found.filled, 0.5, -np.inf)), device)
 
     monkeypatch.setattr(ScoreWeightedLoss, "of", evenly)
-    monkeypatch.setattr(ablation_debiased, "all_chances", lambda _: torch.eye(GRAPH.num_nodes))
+    monkeypatch.setattr(ablation_fits, "all_chances", lambda _: torch.eye(GRAPH.num_nodes))
     for fit in (fit_weighted, fit_debiased):
         fitted = fit(SIDE, TASK, RECIPE, OPTIONS)
         assert same_embedding(usual, fitted)

@@ -9,9 +9,8 @@ import pytest
 
 from xtcl.lab.experiments.comparison import TABLE_DATASETS
 from xtcl.lab.experiments.records import RecordFile
-from xtcl.lab.scripts.accuracy_tables import main
-from xtcl.lab.scripts.paper_figures import BEST_OTHER, BEST_PUBLISHED, PAPER
-from xtcl.lab.scripts.protocol import SPLITS
+from xtcl.lab.scripts.accuracy_tables import BEST_OTHER, BEST_PUBLISHED, PAPER, main
+from xtcl.lab.scripts.study import SPLITS
 from xtcl.report.charts import DASH
 from xtcl.tasks import TASKS
 

@@ -36,9 +36,7 @@ from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.provenance import evaluate_into
 from xtcl.lab.experiments.records import RecordFile
-from xtcl.lab.scripts.options import run_options
-from xtcl.lab.scripts.protocol import SPLITS
-from xtcl.lab.scripts.records_of_splits import add_split, current_conditions, print_split
+from xtcl.lab.scripts.study import SPLITS, add_split, current_conditions, print_split, run_options
 from xtcl.model_selection.tuning import VALIDATION_FOLDS, validation_splits
 from xtcl.nn import ENCODERS
 from xtcl.progress import Progress

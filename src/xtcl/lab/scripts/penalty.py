@@ -38,9 +38,7 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
 from xtcl.lab.experiments.comparison import TABLE_DATASETS
 from xtcl.lab.experiments.records import RecordFile
-from xtcl.lab.scripts.options import run_options
-from xtcl.lab.scripts.protocol import FIRST_EXPLORATION_SEED
-from xtcl.lab.scripts.records_of_splits import current_conditions
+from xtcl.lab.scripts.study import FIRST_EXPLORATION_SEED, current_conditions, run_options
 from xtcl.model_selection.evaluation import make_split
 from xtcl.model_selection.tuning import validation_splits
 from xtcl.report.charts import table

@@ -26,8 +26,7 @@ from xtcl.graph.graph import Graph
 from xtcl.graph.pairs import pair_keys, pairs_among
 from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.lab.experiments.records import RecordFile
-from xtcl.lab.scripts.options import run_options
-from xtcl.lab.scripts.records_of_splits import current_conditions
+from xtcl.lab.scripts.study import current_conditions, run_options
 from xtcl.model_selection.evaluation import make_split
 from xtcl.relations.rows import NO_NODE
 from xtcl.tasks import make_task

@@ -26,7 +26,7 @@ from torch_geometric.nn import DeepGraphInfomax, GCNConv
 
 from xtcl.graph.datasets.load import load_dataset
 from xtcl.graph.graph import Graph
-from xtcl.lab.scripts.ways import Predict, by_logistic, main
+from xtcl.lab.scripts.study import Predict, by_logistic, write_ways
 
 INFOMAX_EPOCHS, WALK_EPOCHS = 300, 20
 WALK_LENGTH, WINDOW, WALKS_PER_NODE, BATCH = 20, 10, 10, 1024
@@ -118,4 +118,4 @@ EMBEDDINGS: dict[str, Predict] = {
 }
 
 if __name__ == "__main__":
-    main(__doc__, "torch-geometric", "pyg", EMBEDDINGS)
+    write_ways(__doc__, "torch-geometric", "pyg", EMBEDDINGS)

@@ -27,8 +27,7 @@ from xtcl.lab.experiments.hard_data import with_random_links
 from xtcl.lab.experiments.hard_graphs import NOISY
 from xtcl.lab.experiments.node_runs import measure_nodes
 from xtcl.lab.experiments.records import RecordFile
-from xtcl.lab.scripts.options import names, run_options
-from xtcl.lab.scripts.protocol import FIRST_EXPLORATION_SEED
+from xtcl.lab.scripts.study import FIRST_EXPLORATION_SEED, names, run_options
 from xtcl.model_selection.evaluation import make_split, standard_error
 from xtcl.report.charts import page, table
 from xtcl.tasks import make_task

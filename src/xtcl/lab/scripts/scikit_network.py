@@ -22,7 +22,7 @@ from sknetwork.embedding import Spectral
 from sknetwork.gnn import GNNClassifier
 
 from xtcl.graph.graph import Graph
-from xtcl.lab.scripts.ways import Predict, by_logistic, main
+from xtcl.lab.scripts.study import Predict, by_logistic, write_ways
 from xtcl.tasks.training_data import TrainingData
 
 
@@ -60,4 +60,4 @@ CLASSIFIERS: dict[str, Predict] = {
 
 
 if __name__ == "__main__":
-    main(__doc__, "scikit-network", "scikit-network", CLASSIFIERS)
+    write_ways(__doc__, "scikit-network", "scikit-network", CLASSIFIERS)
