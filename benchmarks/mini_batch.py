@@ -29,7 +29,7 @@ def measure(chosen: argparse.Namespace, batch: BatchConfig) -> None:
     from xtcl.nn import encoder_factory
     from xtcl.nn.encoder import encoder_inputs
     from xtcl.planning.training_bytes import full_pass_bytes
-    from xtcl.sampling.positive_lists import PositiveLists
+    from xtcl.sampling.positives import PositiveLists
     from xtcl.training.trainer import train
 
     graph = block_model(

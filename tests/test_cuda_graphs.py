@@ -11,7 +11,7 @@ from xtcl.config import TrainingConfig
 from xtcl.cuda_graphs import GraphedStep, side_stream
 from xtcl.device import DRIVER_BYTES, limit_gpu_memory
 from xtcl.nn.gcn import GCNEncoder
-from xtcl.sampling.positive_lists import PositiveLists
+from xtcl.sampling.positives import PositiveLists
 from xtcl.training import trainer
 from xtcl.training.trainer import TrainingResult, train
 

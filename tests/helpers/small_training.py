@@ -14,7 +14,7 @@ from xtcl.graph.graph import Graph
 from xtcl.nn import encoder_factory
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.loss import contrastive_loss
-from xtcl.sampling.positive_lists import PositiveLists
+from xtcl.sampling.positives import PositiveLists
 from xtcl.training.trainer import TrainingResult, train
 
 CPU = torch.device("cpu")

@@ -15,7 +15,7 @@ from xtcl.graph.graph import Graph
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.propagation import Propagation, edge_index_of
 from xtcl.relations.sparse import CSRGraph
-from xtcl.sampling.positive_lists import PositiveLists, draw_positives
+from xtcl.sampling.positives import PositiveLists, draw_positives
 from xtcl.training.batch import LinkDropout
 
 

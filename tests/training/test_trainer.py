@@ -28,7 +28,7 @@ from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.gat import GATEncoder
 from xtcl.nn.gcn import GCNEncoder
 from xtcl.nn.loss import contrastive_loss
-from xtcl.sampling.positive_lists import PositiveLists
+from xtcl.sampling.positives import PositiveLists
 from xtcl.training import trainer
 from xtcl.training.checkpoint import Checkpoints
 from xtcl.training.early_stopping import EarlyStopping

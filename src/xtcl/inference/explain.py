@@ -11,7 +11,7 @@ from scipy.special import expit
 from xtcl.errors import check_is_fitted
 from xtcl.inference.predict import class_names
 from xtcl.inference.tables import names_of, node_indices, round_probabilities
-from xtcl.sampling.explanation import PairExplanation, PairSignal
+from xtcl.sampling.probabilities import PairExplanation, PairSignal
 from xtcl.tasks.results import LinkScores, NodePredictions
 
 if TYPE_CHECKING:

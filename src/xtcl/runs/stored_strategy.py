@@ -20,8 +20,8 @@ from xtcl.sampling import (
     SameLabelPositives,
     UniformPositives,
 )
-from xtcl.sampling.strategies import STRATEGIES
-from xtcl.sampling.strategy import PositiveSource, PositiveStrategy, PositiveTable
+from xtcl.sampling.strategies import STRATEGIES, PositiveTable
+from xtcl.sampling.strategy import PositiveSource, PositiveStrategy
 
 _KINDS: dict[str, type[PositiveStrategy]] = {
     kind.__name__: kind

@@ -5,16 +5,16 @@
   `patterns` of levels among them.
 - `weights` fits the relations to these counts, with the `stumps` of Algorithm 1 and the intervals
   of `bootstrap`.
-- `positives` ranks the `candidates` of every node. A strategy (`strategy`, `strategies`) decides
-  which of them are positives, within a `pair_filter`; training draws from `positive_lists`.
-- `probabilities` and `explanation` give f_u(v) of pairs, and the weights behind it.
+- `positives` ranks the `candidates` of every node, and says which type of positives is which. A
+  strategy decides which nodes are positives: `strategy` is the interface, `strategies` are ours.
+- `probabilities` gives f_u(v) of pairs, and the weights behind it.
 - `partial` keeps the work inside a stage that is interrupted.
 """
 
 from __future__ import annotations
 
-from xtcl.sampling.explanation import PairExplanation
 from xtcl.sampling.positives import Positives
+from xtcl.sampling.probabilities import PairExplanation
 from xtcl.sampling.strategies import (
     AllLabelPositives,
     LearnedPositives,

@@ -1,4 +1,10 @@
-"""The B best candidates of every node.
+"""Positives: the nodes that training pulls a node towards.
+
+- `Positives` are the B best candidates of every node, with their scores, as `find_positives` ranks
+  them; `StoredPositives` keeps them in the relation store.
+- `PositiveTable` is what a strategy makes, of them or of something else: the nodes alone, and how
+  far they are trusted (`xtcl.sampling.strategies`). `PairFilter` says which pairs it may hold.
+- `PositiveLists` are what training draws from: a list for every node, from a table or from links.
 
 Candidates are ranked by their score f_u(v). Hundreds share a pattern and so a score, and the
 tie-break is part of the method: first the similarity of one chosen relation (attribute distribution
@@ -14,7 +20,8 @@ import hashlib
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,7 +34,7 @@ from xtcl.relations.blocks import run_in_blocks
 from xtcl.relations.relation import Relation
 from xtcl.relations.rows import NO_NODE, RelationRows, all_nodes
 from xtcl.relations.search import index_name
-from xtcl.relations.sparse import SparseRows
+from xtcl.relations.sparse import CSRGraph, SparseRows
 from xtcl.relations.store.key import (
     CODE_OF_RELATIONS,
     Description,
@@ -81,6 +88,132 @@ class Positives:
         partner = labels[self.nodes]
         known = self.filled & (labels[:, None] >= 0) & (partner >= 0)
         return float((partner == labels[:, None])[known].mean())
+
+
+class PositiveTable(NamedTuple):
+    """Positives of every node, and how far they are trusted."""
+
+    nodes: np.ndarray
+    """int64 [V, B], -1 in empty places; a node without any is no anchor."""
+    trust: float = 1.0
+    """The weight of what is trained with them, beside the attributes."""
+
+
+class PairFilter(NamedTuple):
+    """Pairs that may not be positives, and the only ones that may."""
+
+    exclude: CSRGraph | None
+    within: CSRGraph | None
+
+    @classmethod
+    def from_matrices(
+        cls, exclude: sp.csr_array | None, within: sp.csr_array | None, device: torch.device
+    ) -> PairFilter:
+        """From sparse 0/1 matrices [V, V]; None: no pair is excluded, none is too far."""
+        return cls(
+            *(None if m is None else CSRGraph.from_scipy(m, device) for m in (exclude, within))
+        )
+
+    def allows(self, nodes: Tensor, row: Tensor, partner: Tensor) -> Tensor | None:
+        """Which pairs (nodes[row], partner) may be positives, bool [m]; None for all of them."""
+        allowed = None
+        if self.exclude is not None:
+            allowed = ~self.exclude.has_edges(nodes, row, partner)
+        if self.within is not None:
+            near = self.within.has_edges(nodes, row, partner)
+            allowed = near if allowed is None else allowed & near
+        return allowed
+
+    def of_table(self, table: np.ndarray) -> np.ndarray:
+        """The table [V, B] without positives that are not allowed."""
+        row, column = (torch.from_numpy(part) for part in np.nonzero(table != NO_NODE))
+        partner = torch.from_numpy(table)[row, column]
+        device = next((part.start.device for part in self if part is not None), row.device)
+        allowed = self.allows(all_nodes(len(table)).to(device), row.to(device), partner.to(device))
+        if allowed is None:
+            return table
+        kept = table.copy()
+        refused = ~allowed.cpu()
+        kept[row[refused].numpy(), column[refused].numpy()] = NO_NODE
+        return kept
+
+    def of_rows(self, rows: SparseRows, nodes: Tensor) -> SparseRows:
+        """The rows of `nodes` without pairs that are not allowed."""
+        allowed = self.allows(nodes, rows.row, rows.node)
+        return rows if allowed is None else rows.where(allowed)
+
+
+@dataclass(frozen=True)
+class PositiveLists:
+    """A list of positives for every node, of which each step draws some."""
+
+    start: Tensor
+    """int64 [V + 1], the list of node u is members[start[u] : start[u + 1]]."""
+    members: Tensor
+    """int64 [sum of lengths]"""
+    num_per_step: int | None
+    """How many positives a step draws for each anchor (None: all)."""
+    weight: float = 1.0
+    """How much each of them counts in the loss."""
+
+    @classmethod
+    def from_table(
+        cls, table: np.ndarray, num_per_step: int | None, weight: float = 1.0
+    ) -> PositiveLists:
+        """From a table [V, B] with -1 in empty places."""
+        filled = table >= 0
+        start = np.concatenate([[0], np.cumsum(filled.sum(axis=1))])
+        members = table[filled].astype(np.int64)
+        return cls(torch.from_numpy(start), torch.from_numpy(members), num_per_step, weight)
+
+    @classmethod
+    def from_links(
+        cls, adjacency: sp.csr_array, num_per_step: int, weight: float = 1.0
+    ) -> PositiveLists:
+        """Every node's neighbours."""
+        start, members = (part.astype(np.int64) for part in (adjacency.indptr, adjacency.indices))
+        return cls(torch.from_numpy(start), torch.from_numpy(members), num_per_step, weight)
+
+    def to(self, device: torch.device) -> PositiveLists:
+        """The same lists on `device`."""
+        start, members = self.start.to(device), self.members.to(device)
+        return PositiveLists(start, members, self.num_per_step, self.weight)
+
+    @cached_property
+    def max_length(self) -> int:
+        """The length of the longest list; cached, since a captured step may not wait for it."""
+        return int(self.start.diff().max())
+
+    def draw(self, nodes: Tensor, generator: torch.Generator) -> Tensor:
+        """`num_per_step` members for each of `nodes`, with replacement; -1 for an empty list.
+
+        Without a number all members, filled up with -1.
+        """
+        first = self.start[nodes, None]
+        length = self.start[nodes + 1, None] - first
+        if self.num_per_step is None:
+            place = torch.arange(self.max_length, device=nodes.device).expand(len(nodes), -1)
+        else:
+            shape = len(nodes), self.num_per_step
+            uniform = torch.rand(*shape, generator=generator, device=nodes.device)
+            place = (uniform * length).long().minimum((length - 1).clamp_min(0))
+        if not len(self.members):
+            return torch.full_like(place, -1)
+        drawn = self.members[(first + place).clamp_max(len(self.members) - 1)]
+        # A mask, not a selection: its size would have to be read back from a GPU.
+        return drawn.masked_fill(place >= length, -1)
+
+
+def draw_positives(
+    sources: list[PositiveLists], nodes: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Positives [n, B] of `nodes` from all sources side by side, and their weights [n, B]."""
+    drawn = [source.draw(nodes, generator) for source in sources]
+    weights = [
+        torch.full(positives.shape, source.weight, device=nodes.device)
+        for source, positives in zip(sources, drawn, strict=True)
+    ]
+    return torch.cat(drawn, dim=1), torch.cat(weights, dim=1)
 
 
 def find_positives(

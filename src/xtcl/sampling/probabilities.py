@@ -1,4 +1,4 @@
-"""f_u(v) of many pairs at once, from the pattern codes in the rows of their nodes u.
+"""f_u(v) of many pairs, from the pattern codes in the rows of their nodes u; what explains it.
 
 Rows are computed outside of a pass (`RelationRows.over`), as for an explanation. In top-k mode a
 short pass may search in another way, and the result of a pair must not depend on the other pairs.
@@ -7,6 +7,7 @@ short pass may search in another way, and the result of a pair must not depend o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -63,3 +64,26 @@ def _listed(rows: RelationRows, nodes: np.ndarray, height: int) -> Iterator[tupl
     for listed in run_in_blocks(rows.listed, torch.from_numpy(nodes).to(rows.device), height):
         yield first, listed
         first += listed.num_rows
+
+
+@dataclass(frozen=True)
+class PairSignal:
+    """One relation's contribution to the score of a pair."""
+
+    relation: str
+    similarity: float
+    thresholds: tuple[float, ...]
+    level: int
+    weight: float
+
+
+@dataclass(frozen=True)
+class PairExplanation:
+    """Why v is a positive of u or not: the signals, strongest first, and their sum."""
+
+    u: int
+    v: int
+    base: float
+    signals: tuple[PairSignal, ...]
+    score: float
+    probability: float

@@ -38,12 +38,10 @@ from xtcl.graph.validation import to_array
 from xtcl.relations.rows import NO_NODE, all_nodes, make_rows
 from xtcl.relations.sparse import SparseRows
 from xtcl.relations.view import LABELS
-from xtcl.sampling.positive_lists import PositiveLists
-from xtcl.sampling.positives import Positives
+from xtcl.sampling.positives import PositiveLists, Positives, PositiveTable
 from xtcl.sampling.strategy import (
     PositiveSource,
     PositiveStrategy,
-    PositiveTable,
     checked_table,
     unlearned_sampler,
 )

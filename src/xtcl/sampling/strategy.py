@@ -1,11 +1,11 @@
-"""What a strategy of positives is: what it reads, the table that it returns, how it is called."""
+"""What a strategy of positives is: what it reads, and how it is called."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,10 +20,9 @@ from xtcl.relations.rows import NO_NODE
 from xtcl.relations.sparse import within_hops
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.inputs import view_with_labels
-from xtcl.sampling.pair_filter import PairFilter
 from xtcl.sampling.partial import TensorFiles
 from xtcl.sampling.patterns import PatternCounts
-from xtcl.sampling.positive_lists import PositiveLists
+from xtcl.sampling.positives import PairFilter, PositiveLists, PositiveTable
 from xtcl.sampling.xgsampler import XGSampler
 
 
@@ -69,15 +68,6 @@ class PositiveSource:
         view = self.sampler.view_
         within = None if self.hops is None else within_hops(view.adjacency, self.hops)
         return PairFilter.from_matrices(self.exclude, within, view.device)
-
-
-class PositiveTable(NamedTuple):
-    """Positives of every node, and how far they are trusted."""
-
-    nodes: np.ndarray
-    """int64 [V, B], -1 in empty places; a node without any is no anchor."""
-    trust: float = 1.0
-    """The weight of what is trained with them, beside the attributes."""
 
 
 class PositiveStrategy(BaseEstimator, ABC):  # type: ignore[misc]

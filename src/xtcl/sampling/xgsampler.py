@@ -26,13 +26,17 @@ from xtcl.relations.view import TrainingView
 from xtcl.renamed import renamed_keywords, warn_renamed
 from xtcl.sampling.bootstrap import WeightInterval, weight_intervals
 from xtcl.sampling.counting import GroupCounts, assign_groups, count_groups
-from xtcl.sampling.explanation import PairExplanation, PairSignal
 from xtcl.sampling.folds import Fold, label_folds, pair_folds
 from xtcl.sampling.inputs import check_has_labels, view_with_labels
 from xtcl.sampling.partial import TensorFiles, load_counts, of_one_process, save_counts
 from xtcl.sampling.patterns import PatternCounts, check_code_fits, num_patterns
 from xtcl.sampling.positives import Positives, StoredPositives, find_positives
-from xtcl.sampling.probabilities import probabilities_of_nodes, probabilities_of_pairs
+from xtcl.sampling.probabilities import (
+    PairExplanation,
+    PairSignal,
+    probabilities_of_nodes,
+    probabilities_of_pairs,
+)
 from xtcl.sampling.stumps import Stumps, sigmoid
 from xtcl.sampling.weights import RelationWeight, fit_weights
 from xtcl.seeds import drawn_seed

@@ -16,7 +16,7 @@ from xtcl.graph.graph import Graph
 from xtcl.nn.functional import normalize
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold, link_folds
-from xtcl.sampling.positive_lists import PositiveLists
+from xtcl.sampling.positives import PositiveLists
 from xtcl.tasks.link_head import LINK_SCORERS, LinkHead, SignalHead, fit_link_head
 from xtcl.tasks.logistic import RowMatrix, checked_rows
 from xtcl.tasks.metrics import auc, device_auc

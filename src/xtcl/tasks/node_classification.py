@@ -19,7 +19,7 @@ from xtcl.config import (
 from xtcl.errors import UsageError
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold, label_folds
-from xtcl.sampling.positive_lists import PositiveLists
+from xtcl.sampling.positives import PositiveLists
 from xtcl.tasks.blend import BlendedHead, HeadRows, class_probabilities_of
 from xtcl.tasks.hidden_labels import choose_by_hidden_labels, fit_blend
 from xtcl.tasks.logistic import LogisticHead, fit_logistic, refit_logistic, scored_rows, take_rows

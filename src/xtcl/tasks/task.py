@@ -18,7 +18,7 @@ from xtcl.config import EnsembleConfig, FitConfig, to_builtin
 from xtcl.relations.view import TrainingView
 from xtcl.renamed import TASK_METHODS, warn_renamed
 from xtcl.sampling.folds import Fold
-from xtcl.sampling.positive_lists import PositiveLists
+from xtcl.sampling.positives import PositiveLists
 from xtcl.tasks.blend import Blend
 from xtcl.tasks.link_head import SignalHead
 from xtcl.tasks.results import FittedEmbedding, Predictions

@@ -19,7 +19,7 @@ from xtcl.nn.encoder import LayerwiseEncoder
 from xtcl.nn.functional import clear_tensor_caches
 from xtcl.nn.loss import Loss, unchecked_loss
 from xtcl.nn.propagation import EdgeIndex
-from xtcl.sampling.positive_lists import PositiveLists, draw_positives
+from xtcl.sampling.positives import PositiveLists, draw_positives
 from xtcl.training.batch import Batch, LinkDropout, all_reduced_backward, local_batch
 from xtcl.training.checkpoint import NullCheckpoints, TrainingState
 from xtcl.training.early_stopping import EarlyStopping
