@@ -422,8 +422,11 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
     def predict_new(self, nodes: Any, edges: Any = None) -> pd.DataFrame:
         """`predict_frame` of nodes that are not in the graph of the fit.
 
-        `nodes` and `edges` are files or data frames, as for `read_tables`. Nothing is fitted again.
-        The predictions for the nodes of the fit do not change.
+        After a fit from tables, `nodes` and `edges` are files or data frames, as for `read_tables`.
+        After any other, `nodes` is a graph with the nodes of the fit first, in their order, and the
+        new ones after them; or the attributes [n, D] of the new nodes, and `edges` their links
+        [2, m], in which V is the first new node. Nothing is fitted again. The predictions for the
+        nodes of the fit do not change.
         """
         from xtcl.inference.predict import predict_new
 

@@ -18,6 +18,7 @@ from xtcl.graph.tables.edges import read_links
 from xtcl.graph.tables.encode import NewNodes, encode_nodes
 from xtcl.graph.tables.sources import open_table
 from xtcl.graph.tables.spec import TableSpec, link_columns
+from xtcl.inference.new_nodes import read_new_nodes
 from xtcl.inference.tables import CSV_MARK, ResultTable, names_of, needs_mark, round_probabilities
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.progress import progress_of
@@ -58,9 +59,10 @@ class NewRows:
 def embed_new(model: XTCL, nodes: Any, edges: Any = None, *, full: bool = False) -> NewRows:
     """Embeddings of new nodes: the trained encoder is run on the graph with the nodes added.
 
-    `nodes` is a table like the node table of the fit. `edges` links the new nodes with each other
-    and with nodes of the fit, whose own embeddings do not change. The rows are compact, by the map
-    of the fit, unless `full`.
+    After a fit from tables `nodes` is a table like the node table of the fit, else a larger graph
+    or an array (`xtcl.inference.new_nodes`). `edges` links the new nodes with each other and with
+    nodes of the fit, whose own embeddings do not change. The rows are compact, by the map of the
+    fit, unless `full`.
     """
     new, _, rows = _embed_with(model, nodes, edges)
     embedding = rows[model.training_data_.graph.num_nodes :].cpu().numpy()
@@ -71,28 +73,39 @@ def _embed_with(model: XTCL, nodes: Any, edges: Any) -> tuple[NewNodes, Graph, T
     """The new nodes, the graph of the fit with them, and the embedding of all nodes of that."""
     check_is_fitted(model)
     graph = model.training_data_.graph
-    if graph.encoding is None:
-        raise UsageError(
-            "New nodes are read as the table of nodes of the fit was, and this model was fitted "
-            "without one: fit it from tables (--nodes and --edges, or read_tables)."
+    new, links = _read_new(model, graph, nodes, edges)
+    isolated = np.setdiff1d(graph.num_nodes + np.arange(len(new.ids)), links) - graph.num_nodes
+    if isolated.size and not graph.has_attributes:
+        raise DataError(
+            f"The new nodes {first_few(map(repr, new.ids[isolated].tolist()))} have no links, and "
+            "this model knows nodes by their links alone; give their edges, too."
         )
+    larger = with_nodes(graph, new.attributes, links)
+    device = next((p.device for p in model.encoder_.parameters()), torch.device("cpu"))
+    return new, larger, embed(model.encoder_, *encoder_inputs(larger, device), model.plan_.batch)
+
+
+def _read_new(
+    model: XTCL, graph: Graph, nodes: Any, edges: Any
+) -> tuple[NewNodes, np.ndarray[Any, Any]]:
+    """The new nodes and their links [2, n], as the graph of the fit was read."""
+    if graph.encoding is None:
+        hidden = model.fitted_task_.task.name == "links"
+        new, links = read_new_nodes(graph, nodes, edges, links_hidden=hidden)
+        _refuse_known(graph, new)
+        return new, links
     new = encode_nodes(nodes, graph.encoding, progress_of(model))
+    _refuse_known(graph, new)
+    return new, np.zeros((2, 0), np.int64) if edges is None else _new_links(edges, graph, new)
+
+
+def _refuse_known(graph: Graph, new: NewNodes) -> None:
     repeated = np.intersect1d(names_of(graph).astype(str), new.ids.astype(str))
     if repeated.size:
         raise DataError(
             f"The new nodes {first_few(map(repr, repeated.tolist()))} are nodes of the fit "
             "already; leave them out, or give them ids of their own."
         )
-    links = np.zeros((2, 0), np.int64) if edges is None else _new_links(edges, graph, new)
-    isolated = np.setdiff1d(graph.num_nodes + np.arange(len(new.ids)), links) - graph.num_nodes
-    if isolated.size and not graph.has_attributes:
-        raise DataError(
-            f"The new nodes {first_few(map(repr, new.ids[isolated].tolist()))} have no links, and "
-            "this model knows nodes by their links alone; give a table of edges with theirs."
-        )
-    larger = with_nodes(graph, new.attributes, links)
-    device = next((p.device for p in model.encoder_.parameters()), torch.device("cpu"))
-    return new, larger, embed(model.encoder_, *encoder_inputs(larger, device), model.plan_.batch)
 
 
 def class_probabilities(model: XTCL) -> np.ndarray:
