@@ -27,9 +27,8 @@ from xtcl.relations.registry import resolve_relations
 from xtcl.relations.rows import encode, looked_up
 from xtcl.relations.thresholds import levels_above, thresholds
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.counting import PatternCounter, pattern_keys
 from xtcl.sampling.folds import LabelledPairs
-from xtcl.sampling.patterns import margin_table, num_patterns
+from xtcl.sampling.patterns import PatternCounter, margin_table, num_patterns, pattern_keys
 from xtcl.sampling.stumps import Stumps, fit_stumps, precision, prior_log_odds, training_order
 
 QUANTILES = (0.99,)

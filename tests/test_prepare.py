@@ -14,6 +14,7 @@ from small_runs import small_graph, small_model
 from user_code import RELATION, user_module
 
 from xtcl.code_digest import code_digest
+from xtcl.distributed import drawn_seed
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.splits import NodeSplit, node_split
 from xtcl.prepare import RESULT_CODE, prepare
@@ -23,7 +24,6 @@ from xtcl.relations.pagerank import PageRank
 from xtcl.relations.registry import forget_relation, register_relation
 from xtcl.relations.relation import Rows
 from xtcl.relations.view import TrainingView
-from xtcl.seeds import drawn_seed
 from xtcl.tasks.custom import CustomTask
 
 GIVEN = f"""{RELATION}

@@ -116,10 +116,16 @@ if __name__ == "__main__":
     parser.add_argument("--trace", action="store_true")
     asked = parser.parse_args()
     files = sorted(asked.source.resolve().rglob("*.py"))
-    laboratory = {"lab", "experiments", "reproduction"}
+    parts: dict[str, list[Path]] = {"product": [], "laboratory": [], "scripts": []}
+    for path in files:
+        folders = set(path.relative_to(asked.source.resolve()).parts[:-1])
+        in_lab = folders & {"lab", "experiments", "reproduction"}
+        parts["scripts" if "scripts" in folders else "laboratory" if in_lab else "product"].append(
+            path
+        )
     describe("all", files)
-    describe("lab", [path for path in files if laboratory & set(path.parts)])
-    describe("product", [path for path in files if not laboratory & set(path.parts)])
+    for name, paths in parts.items():
+        describe(name, paths)
     if asked.trace:
         for task in ("nodes", "links"):
             trace(asked.source.resolve(), task)

@@ -1,4 +1,4 @@
-"""Several processes that share one fit: their process group, and which rank computes which rows.
+"""Processes that share one fit: their group, their seed, and which rank computes which rows.
 
 Work is divided only inside `distributed`. Elsewhere there is a single process, and nothing here
 costs anything. Work that a rank does at its own pace runs inside `local_work`: an exchange there
@@ -213,3 +213,29 @@ def reraise_lost_rank(rank: int) -> Iterator[None]:
             f"Rank {rank} lost touch with another rank of this fit ({reason}) and ends, too: see "
             "what that one said, and start the same command with --resume to go on."
         ) from lost
+
+
+def check_seed(random_state: object) -> None:
+    """Refuse what cannot seed a fit."""
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return
+    if not isinstance(random_state, (int, np.integer)) or not 0 <= random_state < 2**32:
+        raise UsageError(
+            f"random_state={random_state} must be a whole number from 0 to 2**32 - 1, a "
+            "numpy.random.RandomState, or None for another seed in each fit."
+        )
+
+
+def drawn_seed(random_state: int | np.random.RandomState | None) -> int:
+    """The seed itself, or one drawn: from a RandomState, or from the system for None.
+
+    Processes that share a fit take the seed of the first.
+    """
+    check_seed(random_state)
+    if isinstance(random_state, (int, np.integer)):
+        return int(random_state)
+    if random_state is None:
+        drawn = int(np.random.SeedSequence().generate_state(1)[0])
+    else:
+        drawn = int(random_state.randint(2**32, dtype=np.uint32))
+    return int(world().broadcast_float(drawn))

@@ -20,6 +20,7 @@ import xtcl
 from xtcl.code_digest import code_digest, describe_code, describe_value
 from xtcl.config import RECIPES, EncoderConfig, EnsembleConfig, FitConfig, to_builtin
 from xtcl.device import parse_memory, pick_device
+from xtcl.distributed import check_seed, drawn_seed
 from xtcl.errors import UsageError, check_whole, is_number, is_whole
 from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.graph import Graph
@@ -34,7 +35,6 @@ from xtcl.relations.store.relation_store import as_store
 from xtcl.relations.thresholds import check_quantiles
 from xtcl.sampling.positives import CODE_OF_POSITIVES
 from xtcl.sampling.strategies import PositiveStrategy, make_strategy
-from xtcl.seeds import check_seed, drawn_seed
 from xtcl.tasks import TASKS, Task, make_task
 from xtcl.tasks.fit import FitOptions
 from xtcl.tasks.training_data import TrainingData, check_disjoint, training_data

@@ -20,7 +20,6 @@ NOT_DECISIVE = {
     "xtcl.files": "writes files atomically",
     "xtcl.progress": "messages",
     "xtcl.renamed": "old names; what they stand for is hashed",
-    "xtcl.seeds": "the seed is hashed",
 }
 """Modules that a key leaves out, and why."""
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 LAYERS = [
-    "errors renamed not_fitted files progress device distributed seeds cuda_graphs code_digest",
+    "errors renamed not_fitted files progress device distributed cuda_graphs code_digest",
     "graph",
     "datasets",
     "relations",

@@ -58,4 +58,4 @@ def hostile_fit(task: str, **settings: Any) -> XTCL:
 @pytest.fixture
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Intervals from a few resamples: quick, and of the same form."""
-    monkeypatch.setattr("xtcl.sampling.bootstrap.RESAMPLES", 5)
+    monkeypatch.setattr("xtcl.sampling.weights.RESAMPLES", 5)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from xtcl.relations.rows import RelationRows
-from xtcl.sampling.counting import count_groups
 from xtcl.sampling.folds import Fold
-from xtcl.sampling.patterns import PatternCounts
+from xtcl.sampling.patterns import PatternCounts, count_groups
 
 
 def count_patterns(fold: Fold, rows: RelationRows, height: int) -> PatternCounts:

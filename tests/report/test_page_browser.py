@@ -53,7 +53,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
     with pytest.MonkeyPatch.context() as quick:
-        quick.setattr("xtcl.sampling.bootstrap.RESAMPLES", 5)
+        quick.setattr("xtcl.sampling.weights.RESAMPLES", 5)
         for task in ("nodes", "links"):
             (folder / f"{task}.html").write_text(
                 render(summarise(hostile_fit(task))), encoding="utf-8"

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from small_runs import small_graph, small_model
 
-from xtcl.sampling.bootstrap import weight_intervals
-from xtcl.sampling.counting import NODE_GROUPS
-from xtcl.sampling.patterns import PatternCounts
+from xtcl.sampling.patterns import NODE_GROUPS, PatternCounts
+from xtcl.sampling.weights import weight_intervals
 from xtcl.sampling.xgsampler import XGSampler
 
 
@@ -40,7 +39,7 @@ def test_groups_hang_on_no_block_size(task: str) -> None:
 
 
 def test_intervals_are_those_of_refits(sampler: XGSampler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xtcl.sampling.bootstrap.RESAMPLES", 12)
+    monkeypatch.setattr("xtcl.sampling.weights.RESAMPLES", 12)
     found = weight_intervals(sampler)
     assert sampler.groups_ is not None
     codes, counts = sampler.groups_.by_group()

@@ -15,7 +15,7 @@ from torch import Tensor
 from xtcl.config import SamplerConfig
 from xtcl.distributed import World, _current_world
 from xtcl.relations.store.relation_store import RelationStore
-from xtcl.sampling import candidates, counting, partial, positives, xgsampler
+from xtcl.sampling import candidates, partial, patterns, positives, xgsampler
 from xtcl.sampling.candidates import TopB
 from xtcl.sampling.folds import label_folds, link_folds
 from xtcl.sampling.partial import PartialPositives, of_one_process
@@ -79,7 +79,7 @@ def test_finished_folds_are_not_counted_again(
     view, folds = folds_of(task)
     with pytest.raises(KeyboardInterrupt):
         new_sampler().fit_folds(view, folds, interrupt_at(step), checkpoints=files)
-    original, counted = counting.count_groups, []
+    original, counted = patterns.count_groups, []
 
     def watched(fold: Any, *rest: Any, **options: Any) -> Any:
         counted.append(fold.queries.tolist())

@@ -14,8 +14,7 @@ from xtcl.errors import UsageError
 from xtcl.relations.registry import resolve_relations
 from xtcl.relations.rows import DenseRows, all_nodes
 from xtcl.relations.view import TrainingView
-from xtcl.sampling import counting as tally
-from xtcl.sampling.counting import PatternCounter, pattern_keys
+from xtcl.sampling import patterns as tally
 from xtcl.sampling.folds import (
     Fold,
     LabelledPairs,
@@ -23,7 +22,13 @@ from xtcl.sampling.folds import (
     label_pairs_by_indicator,
     link_folds,
 )
-from xtcl.sampling.patterns import PatternCounts, check_code_fits, margin_table
+from xtcl.sampling.patterns import (
+    PatternCounter,
+    PatternCounts,
+    check_code_fits,
+    margin_table,
+    pattern_keys,
+)
 from xtcl.sampling.stumps import Stumps
 
 HEIGHTS = (1, 3, 7, 64)

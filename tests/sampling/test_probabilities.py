@@ -16,7 +16,7 @@ from strategies import make_view, views
 from xtcl.config import SamplerConfig
 from xtcl.errors import NotFittedError, UsageError
 from xtcl.relations.view import TrainingView
-from xtcl.sampling.bootstrap import weight_intervals
+from xtcl.sampling.weights import weight_intervals
 from xtcl.sampling.xgsampler import XGSampler
 
 COUNT = 30

@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 from xtcl.graph.splits import LinkSplit
 from xtcl.report.facts import RunFacts, predictions_of
-from xtcl.sampling.bootstrap import Range
+from xtcl.sampling.weights import Range
 from xtcl.tasks.metrics import auc, average_precision, node_metrics
 from xtcl.tasks.results import LinkScores
 

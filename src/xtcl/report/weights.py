@@ -11,8 +11,7 @@ from xtcl.progress import Progress
 from xtcl.relations.registry import relation_title
 from xtcl.report.facts import escape_text
 from xtcl.report.scores import wilson_interval
-from xtcl.sampling.bootstrap import Range, weight_intervals
-from xtcl.sampling.weights import RelationWeight
+from xtcl.sampling.weights import Range, RelationWeight, weight_intervals
 from xtcl.sampling.xgsampler import XGSampler
 
 _MIN_PAIRS = 30

@@ -1,4 +1,4 @@
-"""What `XGSampler.fit` is given, a graph and maybe labels, as a view of the training data."""
+"""What `XGSampler` is given: a graph and maybe labels as a view of the training data, and pairs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from xtcl.errors import DataError
+from xtcl.errors import DataError, UsageError
 from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.graph import Graph
 from xtcl.graph.labels import encode_labels
@@ -83,3 +84,15 @@ def _relabelled(graph: Graph, labels: Any) -> Graph:
         place = np.array([*(graph.classes.index(value) for value in classes), -1], dtype=np.int64)
         codes, classes = place[codes], graph.classes
     return replace(graph, labels=codes, classes=classes)
+
+
+def pair_matrix(name: str, given: Any, num_nodes: int) -> sp.csr_array:
+    """A sparse matrix of pairs as CSR; refuses what is none."""
+    is_sparse = bool(sp.issparse(given))  # mypy would take it for a type without a shape
+    if not is_sparse or given.shape != (num_nodes, num_nodes):
+        raise UsageError(
+            f"{name} must be a sparse matrix of shape [{num_nodes}, {num_nodes}], such as "
+            f"scipy.sparse.csr_array(matrix), not a {type(given).__name__} of shape "
+            f"{list(np.shape(given))}."
+        )
+    return given if isinstance(given, sp.csr_array) else sp.csr_array(given)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from xtcl.config import SamplerConfig
-from xtcl.distributed import local_work, world
+from xtcl.distributed import drawn_seed, local_work, world
 from xtcl.errors import DataError, UsageError, check_is_fitted, check_whole, is_whole
 from xtcl.relations.arrays import node_array, pair_array
 from xtcl.relations.registry import ResolvedRelations, make_relation, resolve_relations
@@ -24,12 +24,17 @@ from xtcl.relations.sparse import within_hops
 from xtcl.relations.store.relation_store import RelationStore, as_store
 from xtcl.relations.view import TrainingView
 from xtcl.renamed import renamed_keywords, warn_renamed
-from xtcl.sampling.bootstrap import WeightInterval, weight_intervals
-from xtcl.sampling.counting import GroupCounts, assign_groups, count_groups
 from xtcl.sampling.folds import Fold, label_folds, pair_folds
-from xtcl.sampling.inputs import check_has_labels, view_with_labels
+from xtcl.sampling.inputs import check_has_labels, pair_matrix, view_with_labels
 from xtcl.sampling.partial import TensorFiles, load_counts, of_one_process, save_counts
-from xtcl.sampling.patterns import PatternCounts, check_code_fits, num_patterns
+from xtcl.sampling.patterns import (
+    GroupCounts,
+    PatternCounts,
+    assign_groups,
+    check_code_fits,
+    count_groups,
+    num_patterns,
+)
 from xtcl.sampling.positives import Positives, StoredPositives, find_positives
 from xtcl.sampling.probabilities import (
     PairExplanation,
@@ -38,8 +43,7 @@ from xtcl.sampling.probabilities import (
     probabilities_of_pairs,
 )
 from xtcl.sampling.stumps import Stumps, sigmoid
-from xtcl.sampling.weights import RelationWeight, fit_weights
-from xtcl.seeds import drawn_seed
+from xtcl.sampling.weights import RelationWeight, WeightInterval, fit_weights, weight_intervals
 
 
 class XGSampler(BaseEstimator):  # type: ignore[misc]
@@ -320,7 +324,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         """By relation, 95 % intervals of the weight of a pair above, and of the precision.
 
         Computed on first use, by drawing nodes u with replacement
-        (`xtcl.sampling.bootstrap`). Empty where the pairs are of fewer than five nodes u.
+        (`xtcl.sampling.weights`). Empty where the pairs are of fewer than five nodes u.
         """
         check_is_fitted(self, "stumps_", "fit")
         if self._intervals is None:
@@ -356,7 +360,7 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
             hops = check_whole("hops", hops, 1)
         rows = self._fitted_rows()
         if exclude is not None:
-            exclude = _pair_matrix("exclude", exclude, rows.num_nodes)
+            exclude = pair_matrix("exclude", exclude, rows.num_nodes)
         stored = StoredPositives.of(self, number, exclude, hops)
         if stored is not None and (read := stored.read()) is not None:
             found, self.index_recall_ = read
@@ -459,18 +463,6 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
 
 def _are_folds(given: object) -> bool:
     return isinstance(given, Sequence) and all(isinstance(each, Fold) for each in given)
-
-
-def _pair_matrix(name: str, given: Any, num_nodes: int) -> sp.csr_array:
-    """A sparse matrix of pairs as CSR; refuses what is none."""
-    is_sparse = bool(sp.issparse(given))  # mypy would take it for a type without a shape
-    if not is_sparse or given.shape != (num_nodes, num_nodes):
-        raise UsageError(
-            f"{name} must be a sparse matrix of shape [{num_nodes}, {num_nodes}], such as "
-            f"scipy.sparse.csr_array(matrix), not a {type(given).__name__} of shape "
-            f"{list(np.shape(given))}."
-        )
-    return given if isinstance(given, sp.csr_array) else sp.csr_array(given)
 
 
 def tiles_are_tall(device: torch.device) -> bool:

@@ -25,10 +25,9 @@ from xtcl.model_selection.evaluation import make_split
 from xtcl.relations.rows import DenseRows
 from xtcl.relations.view import TrainingView
 from xtcl.report.charts import DASH
-from xtcl.sampling.bootstrap import resampled_counts
-from xtcl.sampling.counting import GroupCounts
 from xtcl.sampling.folds import Fold
-from xtcl.sampling.patterns import PatternCounts
+from xtcl.sampling.patterns import GroupCounts, PatternCounts
+from xtcl.sampling.weights import resampled_counts
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks import make_task
 from xtcl.tasks.fit import FitOptions, fit_sampler

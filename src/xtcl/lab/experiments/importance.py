@@ -26,11 +26,9 @@ from xtcl.relations.registry import relation_title
 from xtcl.relations.rows import make_rows
 from xtcl.relations.view import TrainingView
 from xtcl.report.charts import DASH, PALETTE, page, picture, table
-from xtcl.sampling.bootstrap import PERCENTILES, resampled_counts
-from xtcl.sampling.counting import GroupCounts, count_groups
 from xtcl.sampling.folds import Fold
-from xtcl.sampling.patterns import num_patterns
-from xtcl.sampling.weights import fit_weights
+from xtcl.sampling.patterns import GroupCounts, count_groups, num_patterns
+from xtcl.sampling.weights import PERCENTILES, fit_weights, resampled_counts
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks import make_task
 from xtcl.tasks.training_data import training_data
