@@ -94,6 +94,19 @@ def first_few(items: Iterable[object], limit: int = 5) -> str:
     return shown if len(everything) <= limit else f"{shown}, ... ({len(everything)} in all)"
 
 
+def first_line(error: BaseException) -> str:
+    """What an error of other code says, as a part of a sentence."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out. On a CPU torch raises a RuntimeError with one of these texts."""
+    text = str(error)
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and ("out of memory" in text or "allocate memory" in text)
+    )
+
+
 def known_names(name: object, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the closest known one, and all of them."""
     names = list(known)

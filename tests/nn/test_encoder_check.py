@@ -44,6 +44,30 @@ class Weighted(nn.Module):
         return self.conv(x, edge_index, edge_weight)
 
 
+class Detached(Linear):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+        return self.linear(x).detach()
+
+
+class WithoutGradient(Linear):
+    @torch.no_grad()
+    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+        return self.linear(x)
+
+
+class Unused(Linear):
+    """Its parameters are no part of what it returns."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+        return x
+
+
+class KeepsItsOutput(Linear):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+        self.last = self.linear(x)
+        return self.last
+
+
 class PerNode(Linear):
     """Has a row of weights for each node of the graph, and counts its passes."""
 
@@ -166,6 +190,12 @@ def test_a_module_that_runs_on_a_ring_is_not_tried_on_the_graph(
         (NotANumber, r"it returns numbers that are not finite\."),
         (nn.Identity, "it raises TypeError"),
         (lambda: GIN(COLUMNS, 8, 2).requires_grad_(False), r"it has no parameters to train\."),
+        (
+            Detached,
+            r"what it returns has no gradient, .* leave out \.detach\(\), torch\.no_grad\(\)",
+        ),
+        (WithoutGradient, "what it returns has no gradient"),
+        (Unused, "what it returns .* use its trainable parameters there"),
     ],
 )
 def test_what_is_wrong_is_said_before_the_fit(encoder: Any, wrong: str) -> None:
@@ -174,6 +204,12 @@ def test_what_is_wrong_is_said_before_the_fit(encoder: Any, wrong: str) -> None:
     for refuse in (model.fit, model.memory_plan):
         with pytest.raises(UsageError, match=sentence):
             refuse(GRAPH)
+
+
+def test_a_module_may_keep_what_it_returned() -> None:
+    model = small_model(encoder=KeepsItsOutput(), epochs=1)
+    model.memory_plan(GRAPH)
+    assert model.fit(GRAPH).embedding_.shape[0] == GRAPH.num_nodes
 
 
 def test_without_attributes_x_is_random() -> None:

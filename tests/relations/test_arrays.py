@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,16 +17,45 @@ from strategies import make_graph, views
 from test_relation import LargestTensor, every_relation
 
 from xtcl.errors import DataError, UsageError, XTCLError
+from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
 from xtcl.relations import arrays, blocks
 from xtcl.relations.label_distribution import LabelDistribution
 from xtcl.relations.link import Link
 from xtcl.relations.pagerank import PageRank
-from xtcl.relations.relation import Relation
+from xtcl.relations.relation import Relation, Rows
 from xtcl.relations.row_source import LevelSource
 from xtcl.relations.view import LABELS, TrainingView
 
 GRAPH = make_graph(30, 0)
+
+
+@dataclass(frozen=True)
+class SaysNotWhatItReads(Relation):
+    """Lacks `reads`."""
+
+    name: ClassVar[str] = "silent"
+    title: ClassVar[str] = "Silent"
+
+    def prepare(self, view: TrainingView) -> Rows:
+        return lambda nodes: torch.ones(len(nodes), view.num_nodes)
+
+
+def test_a_class_that_does_not_say_what_it_reads_is_refused_as_in_a_fit() -> None:
+    relation = SaysNotWhatItReads()
+    told = (
+        r"The relation 'SaysNotWhatItReads' needs reads: a frozenset of attributes, labels, links"
+    )
+    calls: list[Callable[[], object]] = [
+        lambda: relation.matrix(GRAPH),
+        lambda: relation.rows(GRAPH, [0]),
+        lambda: relation.pairs(TrainingView.of(GRAPH, []), [[0], [1]]),
+        lambda: relation.thresholds(GRAPH),
+        lambda: XTCL(relations=[relation]).fit(GRAPH),
+    ]
+    for call in calls:
+        with pytest.raises(UsageError, match=told):
+            call()
 
 
 def eta_of(rows: np.ndarray, quantile: float) -> np.ndarray:

@@ -193,7 +193,12 @@ def relation_that_gives(found: Any) -> Relation:
 @pytest.mark.parametrize(
     ("found", "match"),
     [
-        (lambda nodes, count: np.ones((len(nodes), count)), "of floats, not ndarray"),
+        (lambda nodes, count: np.ones((len(nodes), count), dtype=int), "of floats, not ndarray"),
+        (
+            lambda nodes, count: sp.csr_array(np.ones((len(nodes), count))),
+            "not csr_array: .*toarray",
+        ),
+        (lambda nodes, count: np.ones((len(nodes), count - 1)), r"\[64, 9\], but gave \[64, 8\]"),
         (lambda nodes, count: None, "of floats, not NoneType"),
         (lambda nodes, count: torch.ones(len(nodes), count) > 0, "of floats, not torch.bool"),
         (lambda nodes, count: torch.ones(len(nodes), count - 1), r"\[64, 9\], but gave \[64, 8\]"),
@@ -204,6 +209,45 @@ def relation_that_gives(found: Any) -> Relation:
 def test_the_kind_and_shape_of_an_answer_are_checked(found: Any, match: str) -> None:
     with pytest.raises(UsageError, match=f"Relation 'mine' must compute .*{match}"):
         all_rows(relation_that_gives(found), make_view(9, 0))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_arrays_count_as_tensors(kind: Any) -> None:
+    relation = relation_that_gives(
+        lambda nodes, count: np.tile(nodes.numpy()[:, None] / count, count).astype(kind)[:, ::-1]
+    )
+    expected = np.tile(np.arange(9)[:, None] / 9, 9).astype(np.float32)
+    np.testing.assert_array_equal(all_rows(relation, make_view(9, 0)), expected)
+    too_large = relation_that_gives(lambda nodes, count: np.full((len(nodes), count), kind(2)))
+    with pytest.raises(UsageError, match=r"'mine'.* nodes 0 and 0 have 2: scale"):
+        all_rows(too_large, make_view(9, 0))
+
+
+def test_rows_by_scipy_say_that_nodes_are_a_tensor() -> None:
+    view = make_view(9, 0)
+    links = view.adjacency
+    by_scipy = relation_that_gives(lambda nodes, count: links[nodes.numpy()].toarray())
+    np.testing.assert_array_equal(all_rows(by_scipy, view), links.toarray())
+    wrong = relation_that_gives(lambda nodes, count: torch.from_numpy(links[nodes].toarray()))
+    with pytest.raises(
+        UsageError,
+        match=r"relation 'mine' cannot be computed: its function raises \w+: .* It is given nodes "
+        r"as a tensor: for NumPy and SciPy take nodes\.cpu\(\)\.numpy\(\)\.$",
+    ) as refused:
+        all_rows(wrong, view)
+    assert refused.value.__cause__ is not None
+
+
+@pytest.mark.parametrize(
+    "text", ["CUDA out of memory", "DefaultCPUAllocator: can't allocate memory"]
+)
+def test_memory_that_runs_out_is_no_error_of_the_relation(text: str) -> None:
+    def found(nodes: Tensor, count: int) -> Tensor:
+        raise RuntimeError(text)
+
+    with pytest.raises(RuntimeError, match=text) as raised:
+        all_rows(relation_that_gives(found), make_view(9, 0))
+    assert not isinstance(raised.value, UsageError)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.25, 1.5])

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from xtcl.errors import BudgetError, XTCLError
+from xtcl.errors import BudgetError, XTCLError, is_out_of_memory
 from xtcl.progress import Advance, LogLines, Progress, TerminalBars
 
 if TYPE_CHECKING:
@@ -43,18 +43,12 @@ def reported(command: Callable[_P, None]) -> Callable[_P, None]:
             typer.echo(f"Error: {error.strerror or error}{place}.", err=True)
             raise typer.Exit(3) from None
         except (MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             typer.echo(f"Error: {_NO_MEMORY}", err=True)
             raise typer.Exit(BudgetError.exit_code) from None
 
     return run
-
-
-def _out_of_memory(error: MemoryError | RuntimeError) -> bool:
-    """Whether memory ran out. On a CPU torch raises a RuntimeError with one of these texts."""
-    text = str(error)
-    return isinstance(error, MemoryError) or "out of memory" in text or "allocate memory" in text
 
 
 def print_warning(message: Warning | str, *place: object, **where: object) -> None:

@@ -14,7 +14,7 @@ import inspect
 import torch
 from torch import Tensor, nn
 
-from xtcl.errors import UsageError, known_names
+from xtcl.errors import UsageError, first_line, is_out_of_memory, known_names
 from xtcl.graph.graph import Graph
 from xtcl.nn import ENCODERS, encoder_factory
 from xtcl.nn.encoder import RANDOM_FEATURES, encoder_inputs
@@ -48,7 +48,7 @@ def check_encoder_options(encoder: str | nn.Module, options: dict[str, object]) 
     except (TypeError, ValueError, RuntimeError, AssertionError) as refused:
         given = ", ".join(f"{name}={value!r}" for name, value in options.items())
         raise UsageError(
-            f"Encoder '{encoder}' cannot be made with {given}: {_first_line(refused)}."
+            f"Encoder '{encoder}' cannot be made with {given}: {first_line(refused)}."
         ) from refused
 
 
@@ -91,16 +91,30 @@ def _tried(
             x, edge_index = x.to(device), edge_index.to(device)
             for training in (True, False):
                 tried.train(training)
-                wrong = _wrong_output(tried(x, edge_index), len(x))
+                with torch.set_grad_enabled(training):
+                    z = tried(x, edge_index)
+                wrong = _wrong_output(z, len(x))
+                if wrong is None and training:
+                    wrong = _untrainable(tried, z)
                 if wrong is not None:
                     return tried, wrong
-        except (MemoryError, torch.OutOfMemoryError):
-            raise
         except Exception as error:  # the user's code may raise anything
-            return tried, f"it raises {type(error).__name__}: {_first_line(error)}."
-    if not any(parameter.requires_grad for parameter in tried.parameters()):
-        return tried, "it has no parameters to train."
+            if is_out_of_memory(error):
+                raise
+            return tried, f"it raises {type(error).__name__}: {first_line(error)}."
     return tried, None
+
+
+def _untrainable(encoder: nn.Module, z: Tensor) -> str | None:
+    """Why no step of training would change the output `z`; None if one would."""
+    if not any(parameter.requires_grad for parameter in encoder.parameters()):
+        return "it has no parameters to train."
+    if z.requires_grad:
+        return None
+    return (
+        "what it returns has no gradient, so training cannot change it: leave out .detach(), "
+        "torch.no_grad() and .numpy() in its forward, and use its trainable parameters there."
+    )
 
 
 def _wrong_output(z: object, num_nodes: int) -> str | None:
@@ -111,7 +125,3 @@ def _wrong_output(z: object, num_nodes: int) -> str | None:
     if not z.is_floating_point():
         return f"it returns numbers of type {z.dtype}."
     return None if z.isfinite().all() else "it returns numbers that are not finite."
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -20,6 +20,7 @@ from xtcl.graph.convert import as_graph, is_of
 from xtcl.graph.splits import masks_of
 from xtcl.graph.validation import to_array
 from xtcl.relations.blocks import rows_per_block
+from xtcl.relations.registry import resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.row_source import LevelSource
 from xtcl.relations.rows import DenseRows, pair_similarities
@@ -121,6 +122,7 @@ def view_of(relation: Relation, graph: Any, labelled: ArrayLike | None = None) -
     labels: those of the nodes (or mask) `labelled`, or all; of a PyG `Data` with a `train_mask`
     those in the mask.
     """
+    (relation,) = resolve_relations(relation)  # refuses a class that does not say what it reads
     if isinstance(graph, TrainingView):
         if labelled is not None:
             raise UsageError(

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from xtcl.code_digest import user_code_digest
-from xtcl.errors import UsageError
+from xtcl.errors import UsageError, XTCLError, first_line, is_out_of_memory
 from xtcl.relations.view import LABELS, TrainingView
 from xtcl.renamed import warn_renamed
 
 if TYPE_CHECKING:
-    import numpy as np
     import scipy.sparse as sp
     from numpy.typing import ArrayLike
 
@@ -318,6 +318,26 @@ class SimilarityRows:
         for part in torch.split(nodes.to(self.device), height):
             yield part, compute(part).contiguous()
 
+    def _computed(self, nodes: Tensor) -> object:
+        """What `compute` returns, an array as a tensor; an error of the user's code says whose."""
+        if not self.check_values:
+            return self.compute(nodes)
+        try:
+            found: object = self.compute(nodes)
+        except XTCLError:
+            raise
+        except Exception as error:  # the user's code may raise anything
+            if is_out_of_memory(error):
+                raise
+            raise UsageError(
+                f"The rows of relation '{self.name}' cannot be computed: its function raises "
+                f"{type(error).__name__}: {first_line(error)}. It is given nodes as a tensor: for "
+                "NumPy and SciPy take nodes.cpu().numpy()."
+            ) from error
+        if isinstance(found, np.ndarray) and found.dtype.kind == "f":
+            return torch.from_numpy(np.ascontiguousarray(found)).to(self.device)
+        return found
+
     def _tile(self, nodes: Tensor) -> Tensor:
         missing = self.tile - len(nodes)
         if missing == 0:
@@ -325,12 +345,12 @@ class SimilarityRows:
         return self._checked(torch.cat([nodes, nodes[:1].expand(missing)]))[: len(nodes)]
 
     def _checked(self, nodes: Tensor) -> Tensor:
-        found: object = self.compute(nodes)
+        found = self._computed(nodes)
         if not isinstance(found, Tensor) or not found.is_floating_point():
             kind = found.dtype if isinstance(found, Tensor) else type(found).__name__
             raise UsageError(
-                f"Relation '{self.name}' must compute a torch Tensor of floats, not {kind}: "
-                "end it with .float(), or torch.from_numpy(...) for an array."
+                f"Relation '{self.name}' must compute a tensor or an array of floats, not {kind}: "
+                "end it with .float(), .astype(float) for an array, .toarray() for a SciPy matrix."
             )
         width = found.shape[-1] if self.num_nodes is None and found.ndim else self.num_nodes
         if width is None or found.shape != (len(nodes), width):
