@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import joblib  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -23,6 +24,7 @@ from torch import Tensor
 from user_code import user_module
 
 from xtcl.errors import DataError, UsageError
+from xtcl.estimator import XTCL
 from xtcl.relations.custom import FunctionRelation, MatrixRelation
 from xtcl.relations.jaccard import Jaccard
 from xtcl.relations.relation import Relation, Rows
@@ -353,6 +355,21 @@ def test_copies_are_equal_and_give_the_same_rows(
 
 def test_a_large_matrix_is_shared_by_deep_copies() -> None:
     assert copy.deepcopy(OWN[1]) is OWN[1]
+
+
+def test_a_lambda_can_be_copied_and_sent_to_workers_but_not_pickled() -> None:
+    relation = FunctionRelation(
+        lambda view: lambda nodes: torch.ones(len(nodes), view.num_nodes), name="all"
+    )
+    model = XTCL(relations=[relation, "link"], epochs=1, width=4).fit(make_graph(30, 0))
+    for again in (copy.copy(model), copy.deepcopy(model), clone(model)):
+        assert again.relations == [relation, "link"]
+    with pytest.raises(
+        UsageError, match=r"'all' cannot be pickled: .* Define it with def at the top"
+    ):
+        pickle.dumps(model)
+    (sent,) = joblib.Parallel(n_jobs=2)([joblib.delayed(type)(relation)])
+    assert sent.__name__ == "FunctionRelation"
 
 
 @own_relations

@@ -219,6 +219,23 @@ class FunctionRelation(_CustomRelation):
         self.cacheable = reads is not None if cacheable is None else cacheable
         self.__doc__ = function.__doc__
 
+    def __copy__(self) -> FunctionRelation:
+        return self  # nothing changes it
+
+    def __deepcopy__(self, memo: object) -> FunctionRelation:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # Workers of joblib get it by cloudpickle, which writes any function, with protocol 5.
+        local = [each for each in self.functions if "<" in getattr(each, "__qualname__", "")]
+        if local and protocol < 5:
+            raise UsageError(
+                f"Relation '{self.name}' cannot be pickled: of a function pickle keeps the name "
+                "alone, and this one is a lambda, or is inside another function. Define it with "
+                "def at the top of a module, or keep the model with save() and load()."
+            )
+        return super().__reduce_ex__(protocol)
+
     def _identity(self) -> tuple[object, ...]:
         return self.name, self.title, self.reads, self.cacheable, *self.functions
 
