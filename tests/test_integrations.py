@@ -40,6 +40,40 @@ def embedder() -> NodeEmbedder:
     return NodeEmbedder(GRAPH, small_model(epochs=3))
 
 
+FORMS: dict[str, Any] = {
+    "graph": GRAPH,
+    "pyg": GRAPH.to_pyg(),
+    "networkx": GRAPH.to_networkx(),
+    "scipy": GRAPH.adjacency,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_clones_share_the_graph_whatever_it_is(form: str) -> None:
+    given = FORMS[form]
+    own = NodeEmbedder(given, small_model(epochs=1), full=True).set_output(transform="pandas")
+    again = clone(own)
+    assert again.graph is given
+    assert again.model is not own.model
+    assert (again.full, again.model.epochs) == (True, 1)
+    assert own.graph is given
+    assert "z0" in again.fit(NODES[:20], LABELS[:20]).transform(NODES[:3]).columns
+    assert not hasattr(clone(again), "model_")
+    search = GridSearchCV(make_pipeline(own), {"nodeembedder__full": [True, False]})
+    assert clone(search).estimator[0].graph is given
+
+
+def test_a_graph_in_the_place_of_x_names_the_embedder() -> None:
+    with pytest.raises(UsageError, match=r"Graph 'graph' is no array.* use NodeEmbedder\(graph\)"):
+        cross_val_score(XTCL(), Graph.from_arrays(GRAPH.attributes, GRAPH.edges, GRAPH.labels))
+    with pytest.raises(UsageError, match="for which X are node numbers and y their labels"):
+        GridSearchCV(XTCL(), {"width": [4]}).fit(GRAPH)
+    search = GridSearchCV(
+        make_pipeline(embedder(), LogisticRegression()), {"nodeembedder__graph": [GRAPH]}, cv=2
+    )
+    assert search.fit(NODES, LABELS).best_params_["nodeembedder__graph"] is GRAPH
+
+
 def test_a_pipeline_classifies_nodes_it_was_not_given() -> None:
     pipeline = make_pipeline(embedder(), StandardScaler(), LogisticRegression(max_iter=1000))
     scores = cross_val_score(pipeline, NODES, LABELS, cv=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -77,8 +78,8 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     unknown label, as in `Graph.from_arrays`.
 
     Args:
-        graph: a Graph or what `as_graph` makes one of, with all nodes. Copies of the embedder, as
-            `clone` makes them for every fold, share a Graph and copy what is not one.
+        graph: a Graph or what `as_graph` makes one of, with all nodes. Clones of the embedder, as
+            scikit-learn makes them for every fold, share it.
         model: the XTCL to fit a copy of; None is `XTCL()`. One for links needs no y.
         full: whether to give the full embedding in place of the compact one.
 
@@ -106,6 +107,14 @@ class NodeEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.target_tags.required = getattr(self.model, "task", None) != "links"
         return tags
+
+    def __sklearn_clone__(self) -> NodeEmbedder:
+        """A clone that shares the graph: a fit reads it, and a copy for each fold takes memory."""
+        bare = copy.copy(self)
+        bare.graph = None
+        again: NodeEmbedder = super(NodeEmbedder, bare).__sklearn_clone__()
+        again.graph = self.graph
+        return again
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> NodeEmbedder:
         """Fit the model on the graph with the labels `y` of the nodes `X`, and with no others."""

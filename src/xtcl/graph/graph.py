@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from xtcl.errors import UsageError
 from xtcl.graph.encoding import TableEncoding
 from xtcl.graph.labels import encode_labels, values_of
 from xtcl.graph.validation import (
@@ -226,6 +227,14 @@ class Graph:
     def __reduce__(self) -> tuple[type[Graph], tuple[Any, ...]]:
         # Through the constructor, so that a graph sent to another process is read-only there too.
         return type(self), tuple(getattr(self, part.name) for part in fields(self))
+
+    def __array__(self, *options: Any, **named: Any) -> np.ndarray[Any, Any]:
+        # `np.asarray(graph)` is the first thing that scikit-learn does with its X.
+        raise UsageError(
+            f"Graph {self.name!r} is no array. In scikit-learn's cross_val_score, GridSearchCV and "
+            "pipelines use NodeEmbedder(graph), for which X are node numbers and y their labels; "
+            "the arrays of a graph are attributes, edges and labels."
+        )
 
     def __copy__(self) -> Graph:
         return self  # nothing in it can be changed, so one object serves everybody

@@ -64,6 +64,8 @@ def mask_nodes(mask: object, name: str = "mask", graph: Graph | None = None) -> 
     With `graph` the mask is checked against it, and nodes without a label are left out, where the
     graph has labels.
     """
+    if isinstance(mask, Graph):
+        raise DataError(f"{name} must be booleans, one a node, or node numbers, not a Graph.")
     given = to_array(mask, name)
     if given.ndim == 2:
         raise DataError(
