@@ -202,6 +202,25 @@ def test_splits_that_cannot_be_used_are_named() -> None:
         evaluate(zeros, GRAPH, leak)
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_masks_of_a_data_are_a_split() -> None:
+    data = GRAPH.to_pyg()
+    data.train_mask = torch.arange(GRAPH.num_nodes) < 40
+    data.test_mask = torch.arange(GRAPH.num_nodes) >= 60
+    expected = evaluate(zeros, GRAPH, NodeSplit.from_pyg(data)).runs
+    for splits in (data, [data], NodeSplit.from_pyg(data), [NodeSplit.from_pyg(data)]):
+        assert evaluate(zeros, data, splits).runs == expected
+    assert len(evaluate(zeros, data, [data, NodeSplit.from_pyg(data)]).runs) == 2
+    told = r"train_mask of the data is not read: .* splits=\[NodeSplit\.from_pyg\(data\)\], or"
+    with pytest.warns(UserWarning, match=told) as warned:
+        assert len(evaluate(zeros, data, 2).runs) == 2
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
+    assert evaluate(zeros, GRAPH.to_pyg(), 2).runs
+    with pytest.raises(DataError, match="have no train_mask"):
+        evaluate(zeros, data, [GRAPH.to_pyg()])
+
+
 def test_a_name_or_an_estimator() -> None:
     named = evaluate("logistic", GRAPH, 2)
     assert named.runs == evaluate(GRAPH, "nodes", make_method("logistic"), splits=2).runs

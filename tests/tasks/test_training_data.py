@@ -59,7 +59,8 @@ def test_links_keep_the_repairs_of_the_whole_graph() -> None:
 
 def test_what_is_not_there_is_refused() -> None:
     bare = Graph.from_arrays(np.eye(4), [[0, 1], [1, 2]], name="bare")
-    with pytest.raises(DataError, match=r"'bare' has no labels.*or use task='links'"):
+    told = r"'bare' has no labels.* Graph\.from_scipy\(A, labels=.*label=.*or use task='links'"
+    with pytest.raises(DataError, match=told):
         _ = TrainingData(bare).labels
     with pytest.raises(UsageError, match=r"use link_split\(graph\)"):
         _ = TrainingData(bare).negatives

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, overload
@@ -15,6 +16,7 @@ from xtcl.baselines.custom_method import as_method
 from xtcl.baselines.method import Method
 from xtcl.errors import DataError, UsageError, known_names
 from xtcl.graph import Graph, LinkSplit, NodeSplit, as_graph, check_no_leak, link_split, node_split
+from xtcl.graph.convert import is_of
 from xtcl.graph.pairs import generator
 from xtcl.progress import PrefixedProgress, Progress, check_progress
 from xtcl.tasks import TASKS, make_task
@@ -187,7 +189,7 @@ def evaluate(*given: Any, **options: Any) -> Evaluation:
     - `graph` is a Graph, or what `as_graph` takes.
     - `splits` is a number of splits, which `make_split` makes with the seeds `seed`, `seed + 1`
       and so on, with the share `train` to train on; or a split, or a list of splits, also those
-      of `NodeSplit.from_masks`.
+      of `NodeSplit.from_masks`. A PyG `Data` is the split of its masks, `NodeSplit.from_pyg`.
     - `task` is "nodes" or "links"; it is needed for a number of splits of links.
     - `metric` is what `mean`, `stderr` and `runs` are of: accuracy (for links auc) by default, or
       balanced_accuracy, macro_f1, log_loss, and for two classes roc_auc and average_precision; for
@@ -244,16 +246,23 @@ def compare(
     check_progress(progress)
     if isinstance(methods, str) or not methods:
         raise UsageError('methods must be a list of methods, as ["xtcl-gcn", "gcn"].')
-    whole = as_graph(graph)
+    whole = as_graph(graph, warn_masks=False)
     made: Iterable[NodeSplit | LinkSplit]
     if isinstance(splits, (int, np.integer)):
         named = [getattr(method, "task", None) for method in methods]  # of an XTCL
         task = task or next((name for name in named if isinstance(name, str)), "nodes")
         if splits < 1:
             raise UsageError(f"splits={splits} must be at least 1.")
+        if task == "nodes" and is_of(graph, "torch_geometric") and "train_mask" in graph:
+            warnings.warn(
+                "The splits are made here, so train_mask of the data is not read: for the split of "
+                "its masks give splits=[NodeSplit.from_pyg(data)], or splits=data.",
+                stacklevel=4,
+            )
         made = (make_split(whole, task, seed + place, train) for place in range(splits))
     else:
-        listed = list(splits) if isinstance(splits, Sequence) else [splits]
+        given = list(splits) if isinstance(splits, Sequence) else [splits]
+        listed = [NodeSplit.from_pyg(x) if is_of(x, "torch_geometric") else x for x in given]
         task = _task_of(listed, task)
         for number, split in enumerate(listed):
             check_no_leak(whole, split)

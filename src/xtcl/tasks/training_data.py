@@ -35,8 +35,10 @@ class TrainingData:
         """Label codes, -1 where not there; refuses a graph without any."""
         if self.graph.labels is None:
             raise DataError(
-                f"Graph '{self.graph.name}' has no labels; node classification needs some. "
-                "Give labels, or use task='links'."
+                f"Graph '{self.graph.name}' has no labels; node classification needs some. Make a "
+                "graph that has them, Graph.from_scipy(A, labels=...), "
+                "Graph.from_networkx(G, label=...), Graph.from_arrays(...) or y of a Data, or use "
+                "task='links'."
             )
         return self.graph.labels
 
