@@ -575,7 +575,10 @@ def test_relations_may_be_any_iterable() -> None:
         ({"use_labels": "no"}, "use_labels='no' must be True or False."),
         ({"use_labels": None}, "use_labels=None must be True or False."),
         ({"verbose": "no"}, "verbose='no' must be True or False."),
-        ({"verbose": 2}, "verbose=2 must be True or False."),
+        (
+            {"verbose": 2},
+            "verbose=2 must be True or False. None shows progress in notebooks alone.",
+        ),
         ({"recipe": "paper"}, "recipe='paper' must be a FitConfig, such as"),
         ({"store": 3}, "store=3 must be a folder, a RelationStore, or None."),
         ({"relations": None}, "relations=None must be a name, a Relation, or a list of those."),

@@ -13,6 +13,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 from rich.console import Console
+from sklearn.base import clone
 from small_runs import Recorder, python, small_graph, small_model
 from typer.testing import CliRunner
 
@@ -20,8 +21,11 @@ import xtcl
 from xtcl import progress as module
 from xtcl.cli.console import Bars, print_warning
 from xtcl.cli.main import app
+from xtcl.estimator import XTCL
+from xtcl.integrations import NodeEmbedder
 from xtcl.progress import (
     LogLines,
+    NotebookBars,
     PrefixedProgress,
     Progress,
     TerminalBars,
@@ -176,6 +180,23 @@ def test_a_given_progress_comes_before_verbose() -> None:
     assert type(progress_of(small_model())) is Progress
 
 
+@pytest.mark.parametrize(
+    ("verbose", "in_notebook", "elsewhere"),
+    [(None, NotebookBars, Progress), (True, NotebookBars, LogLines), (False, Progress, Progress)],
+)
+def test_by_default_only_a_notebook_shows_a_fit(
+    verbose: bool | None,
+    in_notebook: type[Progress],
+    elsewhere: type[Progress],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = XTCL() if verbose is None else XTCL(verbose=verbose)
+    for inside, kind in ((True, in_notebook), (False, elsewhere)):
+        monkeypatch.setattr("xtcl.progress.in_notebook", lambda inside=inside: inside)
+        assert type(progress_of(model)) is kind
+        assert type(progress_of(clone(NodeEmbedder(None, model)).model)) is kind
+
+
 @pytest.mark.slow
 def test_a_log_file_of_the_command_is_not_empty(tmp_path: Path) -> None:
     small_graph(40).save(tmp_path / "small.npz")
@@ -191,8 +212,10 @@ def test_a_log_file_of_the_command_is_not_empty(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("default")  # of Jupyter's own parts
 def test_a_notebook_shows_one_text_for_each_stage(tmp_path: Path) -> None:
     code = (
-        "from xtcl import XTCL, block_model\n"
-        "model = XTCL(epochs=3, width=8, verbose=True).fit(block_model(40, num_attributes=8))"
+        "import xtcl\nfrom xtcl import XTCL, block_model\n"
+        "model = XTCL(epochs=3, width=8).fit(block_model(40, num_attributes=8))\n"
+        "XTCL(epochs=1, width=8, verbose=False).fit(block_model(40, num_attributes=8))\n"
+        "XTCL(epochs=1, width=8, progress=xtcl.Progress()).fit(block_model(40, num_attributes=8))"
     )
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     resources: dict[str, Any] = {"metadata": {"path": tmp_path}}

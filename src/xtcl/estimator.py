@@ -149,7 +149,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         Receives every stage of a fit and its steps: a subclass of `xtcl.Progress`, whose
         `stage(name, steps)` is a context manager that returns a function to advance. None leaves
         the choice to `verbose`.
-    verbose : bool
+    verbose : bool or None
         Show how far a fit is: a display in a notebook, bars on a terminal, and elsewhere lines on
         standard error, for a log.
 
@@ -210,7 +210,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         store: str | PathLike[str] | RelationStore | None = None,
         random_state: int | np.random.RandomState | None = 0,
         progress: Progress | None = None,
-        verbose: bool = False,
+        verbose: bool | None = None,
     ) -> None:
         self.task = task
         self.encoder = encoder

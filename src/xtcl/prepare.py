@@ -360,8 +360,11 @@ def _check_kinds(model: XTCL) -> None:
         if value is not None and not isinstance(value, kind):
             raise UsageError(f"{name}={value!r} must be {remedy}.")
     for name in ("use_labels", "verbose"):
-        if not isinstance(getattr(model, name), (bool, np.bool_)):
-            raise UsageError(f"{name}={getattr(model, name)!r} must be True or False.")
+        value = getattr(model, name)
+        if isinstance(value, (bool, np.bool_)) or (name == "verbose" and value is None):
+            continue
+        hint = " None shows progress in notebooks alone." if name == "verbose" else ""
+        raise UsageError(f"{name}={value!r} must be True or False.{hint}")
     check_progress(model.progress)
 
 

@@ -1,7 +1,8 @@
 """Progress of a fit: nothing, bars on a terminal, a display in a notebook, or lines of a log.
 
 `Progress` itself shows nothing. `XTCL(verbose=True)` and the command line choose among the others
-(`visible_progress`). rich and IPython are imported when something is drawn.
+(`visible_progress`); by default there is a display in a notebook, and nothing elsewhere. rich and
+IPython are imported when something is drawn.
 """
 
 from __future__ import annotations
@@ -172,7 +173,7 @@ class HasProgress(Protocol):
     """An estimator with the parameters `progress` and `verbose`."""
 
     progress: Progress | None
-    verbose: bool
+    verbose: bool | None
 
 
 def check_progress(progress: object) -> None:
@@ -187,7 +188,7 @@ def progress_of(model: HasProgress) -> Progress:
     """The progress that `model` was given, else the one for `verbose`, on the main rank."""
     if model.progress is not None:
         return model.progress
-    if not model.verbose:
+    if not (in_notebook() if model.verbose is None else model.verbose):
         return Progress()
     from xtcl.distributed import world  # imports torch
 
