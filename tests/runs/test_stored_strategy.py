@@ -110,5 +110,5 @@ def test_a_run_that_has_the_name_alone(tmp_path: Path) -> None:
     assert isinstance(read, MissingStrategy)
     assert read.name == "next-node"
     source: Any = None
-    with pytest.raises(UsageError, match="'next-node' of its positives"):
+    with pytest.raises(UsageError, match="no strategy 'next-node' of positives in xtcl"):
         read.table(source, 3)

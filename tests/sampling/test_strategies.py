@@ -509,3 +509,21 @@ def test_drawn_positives_are_ready_for_the_loss() -> None:
     for u, v in strategy.batches(16):
         value = contrastive_loss(z, v, torch.arange(10), anchors=u)
         assert torch.isfinite(value)
+
+
+def test_parameters_are_checked_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fit(*given: object, **options: object) -> XGSampler:
+        raise AssertionError("the sampler was fitted")
+
+    monkeypatch.setattr(XGSampler, "fit", fit)
+    sampler: Any = XGSampler()
+    for strategy in (
+        LearnedPositives(sampler),
+        MixedPositives([LearnedPositives(sampler), "naive"]),
+    ):
+        with pytest.raises(
+            UsageError, match=r"min_probability=XGSampler\(\) must be a number from"
+        ):
+            strategy.fit(small_graph(40))
+    with pytest.raises(UsageError, match="hops=0 must be a whole number of at least 1"):
+        UniformPositives(hops=0).fit(small_graph(40))

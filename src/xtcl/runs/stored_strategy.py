@@ -59,9 +59,9 @@ class MissingStrategy(PositiveStrategy):
 
     def _refusal(self) -> UsageError:
         return UsageError(
-            f"This model was loaded, and the strategy '{self.called}' of its positives is a class "
-            f"of its author's own ({self.kind}), whose code is not saved: before you fit it, call "
-            f"set_params(positives={self.kind}(...)), or choose another strategy."
+            f"There is no strategy '{self.called}' of positives in xtcl. This model was loaded, "
+            f"and it is a class of its author's own ({self.kind}), whose code is not saved: before "
+            f"you fit, call set_params(positives={self.kind}(...)), or choose another strategy."
         )
 
 

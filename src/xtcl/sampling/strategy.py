@@ -110,6 +110,7 @@ class PositiveStrategy(BaseEstimator, ABC):  # type: ignore[misc]
         `learns`. `seed` decides what is drawn.
         """
         number, seed = check_whole("number", number, 1), check_whole("seed", seed, 0)
+        self.configure(FitConfig())  # refuses parameters that cannot be used, before any work
         if sampler is None:
             view = view_with_labels(graph, labels)
             fitted = XGSampler(random_state=seed).fit(view) if self.learns else None

@@ -8,6 +8,7 @@ from xtcl import renamed
 from xtcl.errors import UsageError
 from xtcl.tasks.custom import CustomTask
 from xtcl.tasks.link_prediction import LinkPrediction
+from xtcl.tasks.logistic import LogisticHead, fit_logistic
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.results import LinkScores, NodePredictions, Predictions
 from xtcl.tasks.task import Task
@@ -18,11 +19,13 @@ __all__ = [
     "CustomTask",
     "LinkPrediction",
     "LinkScores",
+    "LogisticHead",
     "NodeClassification",
     "NodePredictions",
     "Predictions",
     "Task",
     "TrainingData",
+    "fit_logistic",
     "make_task",
 ]
 
