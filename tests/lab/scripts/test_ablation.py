@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from small_runs import narrow, shrink_recipes, small_graph, small_split
+from small_runs import narrow, python, shrink_recipes, small_graph, small_split
 
 from xtcl.code_digest import source_digest
 from xtcl.config import FitConfig, Similarity
@@ -42,6 +43,7 @@ from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.results import NodePredictions
 from xtcl.tasks.training_data import TrainingData, training_data
 
+RESULTS = Path(__file__).parents[3] / "results" / "ablation"
 CPU = torch.device("cpu")
 
 
@@ -188,6 +190,33 @@ def test_the_table_has_differences_paired_by_split(tmp_path: Path) -> None:
     assert "| width 256 | – | – | – | – | – |" in text  # noqa: RUF001
     assert "citeseer" not in text
     assert "## cora, links" not in text
+
+
+def test_a_row_of_an_older_reading_of_the_paper_is_marked(tmp_path: Path) -> None:
+    file = RecordFile(tmp_path / "ablation.jsonl")
+    for dataset, settings in {"cora": {}, "citeseer": {"printed_relations": True}}.items():
+        config = {"sampler": {"sweeps": 1, **settings}}
+        for row in ("default", "literal"):
+            file.append(f"{dataset}-nodes-{row}", record(row, [80.0]) | {"config": config})
+    cora, citeseer = ablation_page(tmp_path).split("## ")[1:]
+    assert r"| the paper as printed \* | 80.00 |" in cora
+    assert "| the paper as printed | 80.00 |" in citeseer
+    assert "| the default recipe | 80.00 |" in cora
+
+
+def test_the_page_of_the_results_is_what_the_script_prints() -> None:
+    page = (RESULTS / "tables.md").read_text(encoding="utf-8")
+    assert page == ablation_page(RESULTS)
+    assert r"\* An older reading of the printed text" in page
+    assert page.count(r"| the paper as printed \* |") == 10
+
+
+@pytest.mark.slow
+def test_the_command_draws_the_page(tmp_path: Path) -> None:
+    shutil.copy(RESULTS / "ablation.jsonl", tmp_path)
+    ran = python("-m", "xtcl.lab.scripts.ablation", "--table", "--out", str(tmp_path))
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "tables.md").read_text(encoding="utf-8") == ablation_page(tmp_path)
 
 
 # What the ablation adds to the package, against plain loops.
