@@ -151,7 +151,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         the choice to `verbose`.
     verbose : bool or None
         Show how far a fit is: a display in a notebook, bars on a terminal, and elsewhere lines on
-        standard error, for a log.
+        standard error, for a log. None is True in a notebook, and False elsewhere.
 
     Attributes
     ----------
