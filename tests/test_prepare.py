@@ -56,7 +56,7 @@ class OwnEncoder(nn.Module):
         self.weight = nn.Parameter(torch.ones(3))
 
     def forward(self, x, edge_index):
-        return self.layer(x)
+        return self.layer(x) * self.weight.sum()
 """.replace("from __future__ import annotations\n", "")
 
 

@@ -233,6 +233,11 @@ def test_the_index_lists_them_all() -> None:
     assert len(list(run_page(index))) == 1
 
 
+def test_examples_import_relations_from_where_people_look() -> None:
+    for page in DOCS.rglob("*.md"):
+        assert "from xtcl.relations.registry" not in page.read_text(encoding="utf-8"), page
+
+
 # The queries of docs/relation-store.md run as they stand, and agree with the store.
 
 PAGE_QUERIES = (Path(__file__).parents[2] / "docs" / "relation-store.md").read_text(

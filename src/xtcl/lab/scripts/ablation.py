@@ -197,7 +197,7 @@ def ablation_page(folder: Path) -> str:
             shares = {name: purity.get(cell, {}) for name, cell in cells.items()}
             lines = [
                 [
-                    title_of(row, found[row.name]),
+                    row_title(row, found[row.name]),
                     *figures(found[row.name], found[DEFAULT.name], shares[row.name]),
                 ]
                 for row in rows
@@ -208,7 +208,7 @@ def ablation_page(folder: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def title_of(row: Row, run: TableRecord) -> str:
+def row_title(row: Row, run: TableRecord) -> str:
     """The title of a row, marked where its run is of an older reading of the paper."""
     settings = run.get("config", {}).get("sampler", {})
     older = row.change is literal and bool(settings) and not settings.get("printed_relations")
