@@ -34,7 +34,8 @@ from xtcl.relations.relation import Relation
 from xtcl.relations.thresholds import PAPER_QUANTILES, levels
 from xtcl.relations.view import TrainingView
 from xtcl.tasks import make_task
-from xtcl.tasks.fit import FitOptions, sample_positives
+from xtcl.tasks.fit_options import FitOptions
+from xtcl.tasks.sampled_positives import sample_positives
 from xtcl.tasks.training_data import training_data
 
 FLOAT, CODE, LEVEL = 4, 2, 1

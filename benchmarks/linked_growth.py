@@ -55,7 +55,8 @@ from xtcl.relations.row_source import TopKSource
 from xtcl.relations.sparse import SparseRows
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks import make_task
-from xtcl.tasks.fit import FitOptions, sample_positives
+from xtcl.tasks.fit_options import FitOptions
+from xtcl.tasks.sampled_positives import sample_positives
 from xtcl.tasks.training_data import training_data
 
 POSITIVES = 20

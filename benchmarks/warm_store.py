@@ -29,7 +29,8 @@ from xtcl.relations.attribute_distribution import AttributeDistribution
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.relations.view import TrainingView
 from xtcl.tasks import make_task
-from xtcl.tasks.fit import FitOptions, sample_positives
+from xtcl.tasks.fit_options import FitOptions
+from xtcl.tasks.sampled_positives import sample_positives
 from xtcl.tasks.training_data import training_data
 
 

@@ -32,7 +32,8 @@ from xtcl.nn.loss import contrastive_loss
 from xtcl.renamed import SETTINGS
 from xtcl.runs.config_file import to_toml
 from xtcl.tasks import make_task
-from xtcl.tasks.fit import FitOptions, fit_task
+from xtcl.tasks.fit import fit_task
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.training_data import training_data
 
 KINDS = [(task, encoder) for task in ("nodes", "links") for encoder in ("gcn", "gat", "custom")]
@@ -427,3 +428,62 @@ def test_an_unknown_keyword_is_still_an_error() -> None:
         FitConfig(luck=1)  # type: ignore[call-arg]
     assert not hasattr(FitConfig(), "luck")
     assert config.__doc__
+
+
+# One strategy of positives for every encoder.
+
+
+WIDE = EncoderConfig({"width": 16})
+
+
+def with_encoders(*encoders: EncoderConfig) -> FitConfig:
+    return FitConfig(ensembles=(EnsembleConfig(encoders, attributes=1.0), EnsembleConfig((WIDE,))))
+
+
+NAMED = with_encoders(
+    replace(WIDE, positives="uniform"),
+    replace(WIDE, positives="learned"),
+    replace(WIDE, positives="uniform", weight=0.5),
+    replace(WIDE, positives="learned", messages="likely"),
+    WIDE,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "learns"), [("learned", True), ("learned+uniform", True), ("same-label", False)]
+)
+def test_with_a_strategy_every_encoder_is_there_once(name: str, learns: bool) -> None:
+    changed = NAMED.with_strategy(name, learns=learns)
+    over_likely = [replace(WIDE, positives=name, messages="likely")] if learns else []
+    expected = (
+        replace(WIDE, positives=name),
+        replace(WIDE, positives=name, weight=0.5),
+        *over_likely,
+        WIDE,  # that of the recipe, whichever it is
+    )
+    ensembles = (EnsembleConfig(expected, attributes=1.0), EnsembleConfig((WIDE,)))
+    assert changed == replace(NAMED, strategy=name, ensembles=ensembles)
+    assert changed.with_strategy(name, learns=learns) == changed
+
+
+def test_encoders_without_a_strategy_of_their_own_stay_as_they_are() -> None:
+    for recipe in RECIPES.values():
+        changed = recipe.with_strategy("uniform", learns=False)
+        assert changed == replace(recipe, strategy="uniform")
+
+
+def test_encoders_over_likely_links_alone_need_a_strategy_that_learns() -> None:
+    alone = with_encoders(replace(WIDE, positives="learned", messages="likely"))
+    assert alone.with_strategy("learned", learns=True) == replace(alone, strategy="learned")
+    with pytest.raises(UsageError, match="needs at least one encoder"):
+        alone.with_strategy("uniform", learns=False)
+
+
+def test_the_named_recipes_survive_a_file() -> None:
+    task = make_task("nodes")
+    for name in config.RECIPES:
+        for encoder in ("gcn", "gat", "custom"):
+            recipe = replace(task.named_recipe(name, encoder), metric="macro_f1")
+            for through in THROUGH:
+                assert FitConfig.from_dict(through(recipe)) == recipe
+            assert recipe.validated() is recipe

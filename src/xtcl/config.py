@@ -309,8 +309,10 @@ class EnsembleConfig:
 
 
 HIDDEN_LABELS = "hidden-labels"
-RECIPES = ("2026-11", HIDDEN_LABELS)
-"""Recipes by name: the rules of November 2026, and hidden labels in their place, for nodes."""
+QUICK = "quick"
+FIXED_RULES = "2026-11"
+RECIPES = (FIXED_RULES, HIDDEN_LABELS, QUICK)
+"""Recipes by name: the fixed rules of November 2026, and hidden labels in their place for nodes."""
 
 NODE_HEADS = ("logistic", "trees")
 """What hidden labels can choose among to answer for nodes."""
@@ -344,6 +346,8 @@ class FitConfig:
     parts, and each is hidden in turn from the whole fit. The hidden labels choose which columns of
     the embedding and which `heads` answer (`xtcl.tasks.hidden_labels`). Of the predictions, the
     surest are labels for a second fit: a share of `pseudo_label_precision` is right (1: none).
+    `metric` is what they choose for: with "balanced_accuracy" or "macro_f1" all classes count
+    alike, and rare ones are predicted more often.
     """
 
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
@@ -363,6 +367,7 @@ class FitConfig:
     hidden_parts: int = 0
     heads: tuple[str, ...] = ("logistic",)
     pseudo_label_precision: float = 1.0
+    metric: str = "accuracy"
 
     def __post_init__(self) -> None:
         if not self.ensembles:
@@ -371,6 +376,20 @@ class FitConfig:
     def map_encoders(self, change: Callable[[EncoderConfig], EncoderConfig]) -> FitConfig:
         """The recipe with every encoder of every ensemble changed."""
         return replace(self, ensembles=tuple(each.map_encoders(change) for each in self.ensembles))
+
+    def with_strategy(self, name: str, *, learns: bool) -> FitConfig:
+        """The recipe with one strategy of positives for every encoder, each encoder once.
+
+        Likely links are the sampler's, so encoders over them stay only where the strategy `learns`.
+        """
+
+        def changed(ensemble: EnsembleConfig) -> EnsembleConfig:
+            kept = [each for each in ensemble.encoders if learns or each.messages == "links"]
+            named = [replace(each, positives=each.positives and name) for each in kept]
+            distinct = [each for at, each in enumerate(named) if each not in named[:at]]
+            return replace(ensemble, encoders=tuple(distinct))
+
+        return replace(self, strategy=name, ensembles=tuple(map(changed, self.ensembles)))
 
     def validated(self) -> FitConfig:
         """The recipe itself, or an error that names the setting that cannot be used."""

@@ -36,7 +36,8 @@ from xtcl.relations.thresholds import check_quantiles
 from xtcl.sampling.positives import CODE_OF_POSITIVES
 from xtcl.sampling.strategies import PositiveStrategy, make_strategy
 from xtcl.tasks import TASKS, Task, make_task
-from xtcl.tasks.fit import FitOptions
+from xtcl.tasks.fit_options import FitOptions
+from xtcl.tasks.metrics import check_metric
 from xtcl.tasks.training_data import TrainingData, check_disjoint, training_data
 from xtcl.training.checkpoint import NullCheckpoints, SharedCheckpoints
 
@@ -259,6 +260,8 @@ def prepare_data(
     data: TrainingData,
 ) -> PreparedFit:
     """Prepare a fit on the training data of `graph`; refuses an encoder that cannot embed it."""
+    if settings.config.hidden_parts:
+        check_metric(settings.config.metric, "nodes", data.graph)
     encoder = check_encoder(settings.encoder, data.graph, settings.device)
     sizes = Sizes.of(
         data,
@@ -331,13 +334,19 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
         )
 
     config = replace(config, sampler=replace(config.sampler, **sampler))
-    config = replace(config.map_encoders(changed), **_given(model, "crossfit"))
+    config = replace(config.map_encoders(changed), **_given(model, "crossfit", "metric"))
     strategy = strategy_of(model)
     if strategy is not None:
         config = strategy.configure(config)
     elif isinstance(model.positives, Integral):
         config = replace(config, positives=int(model.positives))
     config = config.validated()
+    check_metric(config.metric, "nodes")
+    if model.metric is not None and not config.hidden_parts:
+        raise UsageError(
+            f"metric='{model.metric}' is what hidden labels choose for, and this recipe asks none: "
+            "give recipe='hidden-labels' (--config hidden-labels), too."
+        )
     for ensemble in config.ensembles:
         for encoder_config in ensemble.encoders:
             check_encoder_options(model.encoder, encoder_config.encoder)
@@ -352,6 +361,7 @@ def _check_kinds(model: XTCL) -> None:
             FitConfig,
             f"a FitConfig, such as that of resolved_recipe(), or one of {', '.join(RECIPES)}",
         ),
+        ("metric", str, "a name, such as 'macro_f1'"),
         ("encoder_options", Mapping, "a dictionary, such as {'layers': 2}"),
     ):
         value = getattr(model, name)

@@ -31,7 +31,8 @@ from xtcl.lab.methods.naive_xgboost import NaiveXGBoost
 from xtcl.model_selection.evaluation import score_method
 from xtcl.progress import Progress
 from xtcl.tasks import TASKS, make_task
-from xtcl.tasks.fit import FitOptions, fit_task
+from xtcl.tasks.fit import fit_task
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.metrics import score_test_side
 from xtcl.tasks.results import LinkScores, NodePredictions
 from xtcl.tasks.training_data import TrainingData, training_data

@@ -32,7 +32,8 @@ from xtcl.relations.relation import SimilarityRows
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.tasks import make_task
 from xtcl.tasks.custom import CustomTask
-from xtcl.tasks.fit import FitOptions, fit_task
+from xtcl.tasks.fit import fit_task
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.training_data import training_data
 
 pytestmark = pytest.mark.slow

@@ -33,7 +33,8 @@ from xtcl.model_selection.tuning import (
 )
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
-from xtcl.tasks.fit import FitOptions, FittedTask, fit_task
+from xtcl.tasks.fit import FittedTask, fit_task
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.results import LinkScores, NodePredictions
 from xtcl.tasks.task import Task
 from xtcl.tasks.training_data import Split, TrainingData, training_data

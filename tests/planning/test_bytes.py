@@ -28,7 +28,8 @@ from xtcl.planning.memory_plan import NO_LIMIT, plan_stages
 from xtcl.planning.sizes import Sizes
 from xtcl.planning.training_bytes import encoder_of, full_pass_bytes, mini_pass_bytes, step_bytes
 from xtcl.tasks import make_task, newton_cg
-from xtcl.tasks.fit import FitOptions, with_head
+from xtcl.tasks.fit import with_head
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.logistic import LogisticHead
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.results import FittedEmbedding

@@ -32,7 +32,8 @@ from xtcl.planning.sizes import Sizes
 from xtcl.prepare import prepare
 from xtcl.relations.store.relation_store import RelationStore
 from xtcl.tasks import make_task
-from xtcl.tasks.fit import FitOptions, sample_positives
+from xtcl.tasks.fit_options import FitOptions
+from xtcl.tasks.sampled_positives import sample_positives
 from xtcl.tasks.training_data import training_data
 
 GB = 2**30

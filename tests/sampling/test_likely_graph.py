@@ -11,12 +11,12 @@ import pytest
 from strategies import make_view
 
 from xtcl.config import SamplerConfig
-from xtcl.relations.registry import resolve_relations
+from xtcl.relations.registry import make_relation, resolve_relations
 from xtcl.relations.relation import Relation
 from xtcl.relations.view import LABELS, TrainingView
 from xtcl.sampling.folds import label_folds
 from xtcl.sampling.likely_graph import (
-    MIN_CHANCE,
+    MIN_PROBABILITY,
     NUM_NEIGHBOURS,
     find_likely_links,
     label_free_sampler,
@@ -130,7 +130,9 @@ def test_a_chance_of_just_the_least_one_is_enough(place: int) -> None:
 
 
 @each_setting
-@pytest.mark.parametrize(("number", "least"), [(1, 0.0), (3, 0.4), (NUM_NEIGHBOURS, MIN_CHANCE)])
+@pytest.mark.parametrize(
+    ("number", "least"), [(1, 0.0), (3, 0.4), (NUM_NEIGHBOURS, MIN_PROBABILITY)]
+)
 def test_each_node_gives_its_best_ones(place: int, number: int, least: float) -> None:
     sampler, alone = samplers(place)
     best = alone.positives(number)
@@ -160,7 +162,7 @@ def test_usual_settings_symmetry_and_no_link_to_itself(place: int) -> None:
     assert found == {(v, u) for u, v in found}
     assert not any(u == v for u, v in found)
     assert sum(done) == COUNT
-    again = find_likely_links(sampler, NUM_NEIGHBOURS, MIN_CHANCE)
+    again = find_likely_links(sampler, NUM_NEIGHBOURS, MIN_PROBABILITY)
     np.testing.assert_array_equal(links, again)
 
 
@@ -169,10 +171,42 @@ def test_labels_reach_them_through_the_counts_alone() -> None:
     sampler = samplers(0)[0]
     other = replace(view(), labels=np.roll(view().labels, 1), label_free_cache={})
     moved = XGSampler("paper", SETTINGS[0], random_state=5).restore(other, sampler.counts_)
-    for number, least in ((NUM_NEIGHBOURS, MIN_CHANCE), (4, 0.2)):
+    for number, least in ((NUM_NEIGHBOURS, MIN_PROBABILITY), (4, 0.2)):
         first, second = (find_likely_links(each, number, least) for each in (sampler, moved))
         np.testing.assert_array_equal(first, second)
     assert (sampler.positives(4).nodes != moved.positives(4).nodes).any()
+
+
+def test_a_tie_break_that_reads_labels_reaches_no_likely_link() -> None:
+    """With few thresholds most pairs are equal, so that ties decide which links there are."""
+    few = SamplerConfig(quantiles=(0.5,), tie_break="attribute-label-distribution")
+    assert LABELS in make_relation("attribute-label-distribution").reads
+    sampler = fitted("paper", few)
+    free = label_free_sampler(sampler)
+    assert free is not None
+    assert free.settings_ == replace(few, tie_break=None)
+    assert sampler.settings_ == few
+    other = replace(view(), labels=np.roll(view().labels, 1), label_free_cache={})
+    moved = XGSampler("paper", few, random_state=5).restore(other, sampler.counts_)
+    by_labels = [XGSampler(LABEL_FREE, few, random_state=5) for _ in range(2)]
+    for number in (1, 3, NUM_NEIGHBOURS):
+        first, second = (find_likely_links(each, number, 0.0) for each in (sampler, moved))
+        np.testing.assert_array_equal(first, second)
+        assert first.shape[1]
+    # Which would not hold of a sampler of the same relations that has this tie-break.
+    ties = [
+        each.restore(on, free.counts_).positives(3).nodes
+        for each, on in zip(by_labels, (view(), other), strict=True)
+    ]
+    assert (ties[0] != ties[1]).any()
+
+
+def test_a_tie_break_that_reads_no_label_is_kept() -> None:
+    free = label_free_sampler(samplers(0)[0])
+    assert free is not None
+    assert SETTINGS[0].tie_break is not None
+    assert LABELS not in make_relation(SETTINGS[0].tie_break).reads
+    assert free.settings_.tie_break == SETTINGS[0].tie_break
 
 
 def test_without_a_relation_that_reads_no_label_there_are_none() -> None:

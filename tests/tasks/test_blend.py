@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -44,6 +45,7 @@ from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.ensemble import HOPS, EncoderEnsemble
 from xtcl.nn.functional import normalize
 from xtcl.runs.model_files import description_digest, file_digest
+from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks import blend as module
 from xtcl.tasks.blend import (
     ATTRIBUTE_BLOCKS,
@@ -60,6 +62,8 @@ from xtcl.tasks.blend import (
 )
 from xtcl.tasks.hidden_labels import fit_blend
 from xtcl.tasks.logistic import fit_logistic
+from xtcl.tasks.node_classification import NodeClassification
+from xtcl.tasks.results import NodePredictions
 from xtcl.tasks.task import Selected
 from xtcl.tasks.training_data import TrainingData
 from xtcl.tasks.trees import fit_trees, tree_columns
@@ -238,7 +242,7 @@ def test_calibrated_trees_have_their_scores_times_the_factor() -> None:
 def test_the_chosen_are_those_with_a_weight_the_largest_first() -> None:
     blend = choice_of(GRAPH, FITTED)
     assert [each.weight for each in blend.chosen] == [0.5, 0.3, 0.2]
-    equal = Blend(tuple(each._replace(weight=0.25) for each in blend.members), 30)
+    equal = replace(blend, members=tuple(each._replace(weight=0.25) for each in blend.members))
     assert equal.chosen == equal.members  # ties stay in their order
 
 
@@ -246,36 +250,87 @@ def test_sentences() -> None:
     blend = choice_of(GRAPH, FITTED)
     first, second = blend.sentences()
     named = [f"{each.name} {each.weight:.0%}" for each in blend.chosen]
-    assert first == f"Chosen by 30 hidden labels: {', '.join(named)}."
-    ranked = sorted(blend.members, key=lambda each: each.log_loss)
-    assert [each.log_loss for each in ranked] == [0.4, 0.6, 0.7, 0.9]
-    said = [f"{each.name} {each.log_loss:.3f}, {100 * each.accuracy:.1f} %" for each in ranked]
-    assert second == f"Log loss and accuracy on them: {'; '.join(said)}."
+    assert first == f"30 hidden labels decided what predicts: {', '.join(named)}."
+    # In descending order of accuracy, and equal ones in their own.
+    ranked = [blend.members[at] for at in (0, 2, 3, 1)]
+    assert [each.accuracy for each in ranked] == [0.75, 0.75, 0.75, 0.4]
+    alone = ", ".join(f"{each.name} {100 * each.accuracy:.1f}" for each in ranked)
+    right = "Percent of the hidden labels that are right: together 80.0; alone"
+    assert second == f"{right} {alone}."
 
 
-def test_sentences_where_nothing_that_was_learned_counts() -> None:
-    attributes = member("logistic", ATTRIBUTE_BLOCKS, 1.0)
+NOTHING_LEARNED = "The embedding learned by contrast has no weight here"
+NOTHING_BY_LABELS = "The sampler's positives have no weight in the predictions"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [
+        (ATTRIBUTE_BLOCKS, NOTHING_LEARNED),
+        (ATTRIBUTE_BLOCKS[:1], NOTHING_LEARNED),
+        (("uniform", *ATTRIBUTE_BLOCKS), NOTHING_BY_LABELS),
+        (("learned", "uniform", *ATTRIBUTE_BLOCKS), None),
+        (("uniform", "likely"), None),
+    ],
+)
+def test_a_sentence_where_something_that_was_learned_has_no_weight(
+    blocks: tuple[str, ...], said: str | None
+) -> None:
+    only = member("logistic", blocks, 1.0)
     other = member("logistic", ("learned", *ATTRIBUTE_BLOCKS), 0.0)
-    assert not attributes.reads_encoders
-    assert other.reads_encoders
-    last = Blend((other, attributes), 9).sentences()[-1]
-    assert last == "What was learned by contrast counts for nothing here."
-    both = (other._replace(weight=0.5), attributes._replace(weight=0.5))
-    assert last not in Blend(both, 9).sentences()
+    assert bool(only.encoders) is (said != NOTHING_LEARNED)
+    lines = Blend((other, only), 9, 0.5, 0.7).sentences()[2:]
+    assert [line.startswith(said or "") for line in lines] == ([] if said is None else [True])
+    both = (other._replace(weight=0.5), only._replace(weight=0.5))
+    assert len(Blend(both, 9, 0.5, 0.7).sentences()) == 2
 
 
-def test_a_sentence_where_nothing_could_be_hidden() -> None:
-    only = member("logistic", ("learned",), 1.0, name="some head")
-    assert Blend((only,), 0).sentences() == [
-        "No label could be hidden: some head answers by default."
-    ]
+def test_a_sentence_where_classes_have_factors() -> None:
+    blend = replace(choice_of(GRAPH, FITTED), metric="macro_f1", class_factors=(1.25, 1.0, 4 / 3))
+    expected = "For macro F1, classes are predicted by probability times 1.25, 1.00, 1.33."
+    assert blend.sentences()[2:] == [expected]
+    assert len(replace(blend, class_factors=(1.0, 1.0, 1.0)).sentences()) == 2
 
 
-def test_the_account_survives_json_and_a_checkpoint() -> None:
-    blend = choice_of(GRAPH, FITTED)
+@pytest.mark.parametrize("factors", [(), (1.0, 2.5, 0.75)])
+def test_the_account_survives_json_and_a_checkpoint(factors: tuple[float, ...]) -> None:
+    blend = replace(choice_of(GRAPH, FITTED), metric="macro_f1", class_factors=factors)
     assert Blend.from_dict(json.loads(json.dumps(asdict(blend)))) == blend
     kept = Selected(FITTED.ensemble, blend=blend)
     assert Selected.from_tensors(kept.to_tensors()) == kept
+
+
+# The classes that are predicted.
+
+
+def answer_with(factors: tuple[float, ...]) -> NodePredictions:
+    """What the blend says of all nodes, without a sampler."""
+    kept = SimpleNamespace(view_=SimpleNamespace(**ROWS._asdict()))
+    fitted = replace(FITTED, sampler=cast("XGSampler", kept))
+    with_factors = replace(head(), blend=replace(head().blend, class_factors=factors))
+    return NodeClassification().answer(with_factors, fitted, NUM_CLASSES)
+
+
+def test_the_class_with_the_largest_product_is_predicted() -> None:
+    plain = answer_with(())
+    table = plain.probabilities
+    np.testing.assert_allclose(table, mixed_by_hand(head(), ROWS, NUM_CLASSES), atol=1e-6)
+    np.testing.assert_array_equal(plain.predictions, table.argmax(axis=1))
+    assert plain.class_factors is None
+    factors = (0.5, 1.0, 20.0)
+    answer = answer_with(factors)
+    assert answer.choice is not None
+    assert answer.choice.class_factors == factors
+    np.testing.assert_array_equal(answer.probabilities, table)
+    expected = [max(range(3), key=lambda c, row=row: factors[c] * row[c]) for row in table]  # type: ignore[misc]
+    assert answer.predictions.tolist() == expected
+    assert answer.classes_of(table[[4, 9]]).tolist() == [expected[4], expected[9]]
+    assert expected != plain.predictions.tolist()
+
+
+def test_factors_of_another_number_of_classes_are_refused() -> None:
+    for factors in ((1.0, 2.0), (1.0, 1.0, 1.0, 1.0)):
+        assert_refused(partial(answer_with, factors))
 
 
 # Files.
@@ -361,6 +416,12 @@ TAMPERED: dict[str, Callable[[], Tensors]] = {
     "an account with no members": lambda: account(members=[]),
     "an account that chose fewer": lambda: account(members=asdict(head().blend)["members"][:2]),
     "an account of great depth": lambda: text("[" * 100_000),
+    "an account with a word as a class factor": lambda: account(class_factors=["many", 1, 1]),
+    "an account with one class factor": lambda: account(class_factors=1.0),
+    "an account with a class factor of 0": lambda: account(class_factors=[1, 0, 1]),
+    "an account with a negative class factor": lambda: account(class_factors=[1, 1, -1]),
+    "an account with a class factor without end": lambda: account(class_factors=[np.inf, 1, 1]),
+    "an account with a class factor that is no number": lambda: account(class_factors=[np.nan]),
 }
 for _kind in EACH_KIND:
     for _name, _change in {

@@ -26,20 +26,13 @@ from xtcl.nn import ENCODERS
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.relations.view import TrainingView
-from xtcl.tasks.fit import (
-    MIN_GAIN,
-    FitOptions,
-    encoder_seed,
-    fit_sampler,
-    fit_task,
-    sample_positives,
-    train_ensemble,
-    with_head,
-)
+from xtcl.tasks.fit import MIN_GAIN, encoder_seed, fit_task, train_ensemble, with_head
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.logistic import LogisticHead, fit_logistic, refit_logistic
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.results import LinkScores, NodePredictions
+from xtcl.tasks.sampled_positives import fit_sampler, sample_positives
 from xtcl.tasks.self_training import self_train
 from xtcl.tasks.task import Selected
 from xtcl.tasks.training_data import TrainingData, training_data

@@ -24,7 +24,8 @@ from xtcl.relations.registry import make_relation
 from xtcl.relations.view import TrainingView
 from xtcl.tasks import link_head
 from xtcl.tasks import link_head as module
-from xtcl.tasks.fit import FitOptions, fit_sampler, fit_task
+from xtcl.tasks.fit import fit_task
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.link_head import (
     LINK_SCORERS,
     MIN_HIDDEN_LINKS,
@@ -38,6 +39,7 @@ from xtcl.tasks.link_prediction import HiddenLinks, LinkPrediction, hide_links
 from xtcl.tasks.logistic import fit_logistic
 from xtcl.tasks.metrics import auc
 from xtcl.tasks.results import FittedEmbedding
+from xtcl.tasks.sampled_positives import fit_sampler
 from xtcl.tasks.training_data import TrainingData, training_data
 
 Floats = NDArray[np.float64]

@@ -20,15 +20,9 @@ from xtcl.graph.splits import link_split, node_split
 from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks import fit as pipeline
-from xtcl.tasks.fit import (
-    FitOptions,
-    SampledPositives,
-    Trial,
-    fit_sampler,
-    fit_task,
-    sample_positives,
-    train_ensemble,
-)
+from xtcl.tasks import sampled_positives
+from xtcl.tasks.fit import Trial, fit_task, train_ensemble
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.link_head import LINK_SCORERS, SignalHead, fit_link_head
 from xtcl.tasks.link_prediction import (
     VALIDATION_LINK_SHARE,
@@ -42,6 +36,7 @@ from xtcl.tasks.link_prediction import (
 from xtcl.tasks.metrics import auc
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.results import FittedEmbedding
+from xtcl.tasks.sampled_positives import SampledPositives, fit_sampler, sample_positives
 from xtcl.tasks.task import Selected
 from xtcl.tasks.training_data import TrainingData, training_data
 from xtcl.training.early_stopping import EarlyStopping, EmbeddingScorer
@@ -163,7 +158,7 @@ def test_no_stage_of_a_trial_sees_a_hidden_link(monkeypatch: pytest.MonkeyPatch)
     pulled: list[set[tuple[int, int]]] = []
 
     def spy_sampler(training: Graph, *rest: Any) -> Any:
-        sampler = original_sampler(training, *rest)
+        sampler = fit_sampler(training, *rest)
         views.append(pair_set(np.stack(sampler.view_.adjacency.nonzero())))
         return sampler
 
@@ -174,8 +169,7 @@ def test_no_stage_of_a_trial_sees_a_hidden_link(monkeypatch: pytest.MonkeyPatch)
         pulled.append(pair_set(np.stack([rows, links.members.numpy()])))
         return original_train(make, x, edge_index, sources, *a, **k)
 
-    original_sampler = pipeline.fit_sampler
-    monkeypatch.setattr(pipeline, "fit_sampler", spy_sampler)
+    monkeypatch.setattr(sampled_positives, "fit_sampler", spy_sampler)
     monkeypatch.setattr(pipeline, "train", spy_train)
     recipe = early_stopping_recipe("gcn", 10)
     fit_task(SIDE, LinkPrediction(), recipe, FitOptions(seed=SEED))

@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from xtcl.baselines.method import XTCLMethod
-from xtcl.config import FitConfig
+from xtcl.config import FIXED_RULES, FitConfig
 from xtcl.progress import Advance, Progress
 from xtcl.sampling.strategies import PositiveStrategy, make_strategy
-from xtcl.tasks.fit import FitOptions
+from xtcl.tasks import make_task
+from xtcl.tasks.fit_options import FitOptions
 
 
 class Contrastive(XTCLMethod):
@@ -26,10 +27,11 @@ class Contrastive(XTCLMethod):
     Lin and Neville, "Improving Node Representation by Boosting Task-Aware Contrastive Loss", 2024,
     Sections 2 and 4.2, compare such losses, and publish them as a figure without numbers or
     settings. Here encoders, their training, the number of positives, negatives, the attributes
-    beside the embedding and the head are those of XTCL's recipe, by the same code, so that only
-    :math:`p_b` (`xtcl.sampling.strategies`) tells the systems apart. One thing has to differ: only
-    XTCL's sampler can say how far its positives are to be trusted, so those of the others are
-    trusted in full. The sampler is fitted all the same, for the account of the relations.
+    beside the embedding and the head are those of XTCL's recipe of 2026-11, which chooses among no
+    strategies, by the same code, so that only :math:`p_b` (`xtcl.sampling.strategies`) tells the
+    systems apart. One thing has to differ: only XTCL's sampler can say how far its positives are to
+    be trusted, so those of the others are trusted in full. The sampler is fitted all the same, for
+    the account of the relations.
 
     Test accuracy on trial splits, which no reported figure uses (Cora: seeds 1000 and 1001,
     CiteSeer: 1000), and the share of positives with the class of their node at seed 1000:
@@ -57,8 +59,9 @@ class Contrastive(XTCLMethod):
         return make_strategy(self.positives)
 
     def recipe_for(self, task: str) -> FitConfig:
-        """The recipe of XTCL, with the strategy in it."""
-        return replace(super().recipe_for(task), strategy=self.positives)
+        """XTCL's recipe of 2026-11, or the one that was given, with the strategy in it."""
+        recipe = self.recipe or make_task(task).named_recipe(FIXED_RULES, self.encoder)
+        return recipe.with_strategy(self.positives, learns=False)
 
     def options(self, **given: Any) -> FitOptions:
         """Those of XTCL, with the strategy; progress says whose work it is."""

@@ -11,7 +11,8 @@ from xtcl.config import FitConfig
 from xtcl.errors import UsageError
 from xtcl.progress import Progress
 from xtcl.tasks import Predictions, TrainingData, make_task
-from xtcl.tasks.fit import FitOptions, fit_task
+from xtcl.tasks.fit import fit_task
+from xtcl.tasks.fit_options import FitOptions
 
 
 class Method(ABC):

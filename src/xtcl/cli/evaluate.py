@@ -43,7 +43,7 @@ def evaluate(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="What to show: macro_f1, roc_auc, mrr, ...",
+            help="Shown, and chosen for: macro_f1, ...",
             show_default=False,
         ),
     ] = None,
@@ -81,8 +81,9 @@ def evaluate(
         check_metric(metric, task.value)
     notes = Console(stderr=True)
     given = {"--config": config, "--epochs": epochs, "--cap": cap, "--index-past": index_past}
-    changes = {name: value for name, value in given.items() if value is not None}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if changes:
+        changes["--metric"] = metric
         seeds = range(seed, seed + splits)
         methods = _with_changes(methods, task.value, changes, seeds, notes)
     whole = options.read_graph(
@@ -140,10 +141,12 @@ def _with_changes(
                 f"--method xtcl-{each.encoder}."
             )
         stored = options.read_config(config, task, each.encoder, seeds, notes)
+        recipe = stored or each.recipe_for(task)
         model = xtcl.XTCL(
             task,
             each.encoder,
-            recipe=stored or each.recipe_for(task),
+            recipe=recipe,
+            metric=changes.get("--metric") if recipe.hidden_parts else None,
             epochs=epochs,
             cap=cap,
             index_past=index_past,

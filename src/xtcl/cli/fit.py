@@ -62,6 +62,9 @@ def fit(
     cap: options.CapOption = None,
     index_past: options.IndexOption = None,
     config: options.ConfigOption = None,
+    metric: Annotated[
+        str | None, typer.Option(help="What hidden labels choose for: macro_f1, roc_auc, ...")
+    ] = None,
     data: options.DataOption = None,
     full: options.FullOption = False,
     as_json: options.JsonOption = False,
@@ -96,6 +99,7 @@ def fit(
             encoder.value,
             sampler=sampler,
             recipe=options.read_config(config, task.value, encoder.value, [seed], stderr),
+            metric=metric,
             epochs=epochs,
             cap=cap,
             index_past=index_past,

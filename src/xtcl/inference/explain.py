@@ -117,7 +117,9 @@ class PredictionLookup:
         check_is_fitted(model)
         answer = model.fitted_task_.answer
         self.graph = model.training_data_.graph
-        self.probabilities = answer.probabilities if isinstance(answer, NodePredictions) else None
+        of_nodes = answer if isinstance(answer, NodePredictions) else None
+        self.probabilities = None if of_nodes is None else of_nodes.probabilities
+        self.predictions = None if of_nodes is None else of_nodes.predictions
         self.names = names_of(self.graph).tolist()
         self.classes = class_names(self.graph).tolist()
 
@@ -125,9 +127,9 @@ class PredictionLookup:
         """The prediction of one node."""
         labels = self.graph.labels
         known = None if labels is None or labels[node] < 0 else self.classes[labels[node]]
-        if self.probabilities is None:
+        if self.probabilities is None or self.predictions is None:
             return NodePrediction(self.names[node], known=known)
-        code = int(self.probabilities[node].argmax())
+        code = int(self.predictions[node])
         probability = _round(self.probabilities[node, code])
         return NodePrediction(self.names[node], self.classes[code], probability, known)
 

@@ -31,21 +31,23 @@ if TYPE_CHECKING:
 
 
 def predictions(model: XTCL) -> ResultTable:
-    """For every node of the fit its most likely class, all probabilities, and its known label."""
-    graph = model.training_data_.graph
-    return _prediction_table(graph, names_of(graph), class_probabilities(model), graph.labels)
+    """For every node of the fit its predicted class, all probabilities, and its known label."""
+    graph, answer = model.training_data_.graph, node_predictions(model)
+    found = answer.probabilities
+    return _prediction_table(graph, names_of(graph), found, answer.classes_of(found), graph.labels)
 
 
 def predict_new(model: XTCL, nodes: Any, edges: Any = None) -> ResultTable:
     """`predictions` of new nodes; see `embed_new` for the tables."""
-    class_probabilities(model)  # refuses a model for links before any work
+    answer = node_predictions(model)  # refuses a model for links before any work
     graph = model.training_data_.graph
     new, larger, embedding = _embed_with(model, nodes, edges)
     labels = np.full(larger.num_nodes, -1, dtype=np.int64)
     labels[: graph.num_nodes] = model.training_data_.labels
     rows = HeadRows(embedding, larger.attributes, larger.adjacency, labels)
     compute = class_probabilities_of(model.head_, rows, graph.num_classes)
-    return _prediction_table(graph, new.ids, compute(slice(graph.num_nodes, None)))
+    found = compute(slice(graph.num_nodes, None))
+    return _prediction_table(graph, new.ids, found, answer.classes_of(found))
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,8 @@ def _refuse_known(graph: Graph, new: NewNodes) -> None:
         )
 
 
-def class_probabilities(model: XTCL) -> np.ndarray:
-    """Class probabilities [V, C] of a model for nodes; refuses a model for links."""
+def node_predictions(model: XTCL) -> NodePredictions:
+    """What a model for nodes predicts; refuses a model for links."""
     check_is_fitted(model)
     answer = model.fitted_task_.answer
     if not isinstance(answer, NodePredictions):
@@ -117,7 +119,7 @@ def class_probabilities(model: XTCL) -> np.ndarray:
             "This model was fitted to predict links, and has no classes: ask for links "
             "(`xtcl links RUN`), or fit one with task nodes."
         )
-    return answer.probabilities
+    return answer
 
 
 def class_names(graph: Graph) -> np.ndarray[Any, Any]:
@@ -166,9 +168,13 @@ def _prediction_table(
     graph: Graph,
     names: np.ndarray[Any, Any],
     probabilities: np.ndarray,
+    codes: np.ndarray,
     labels: np.ndarray | None = None,
 ) -> ResultTable:
-    """The probabilities [n, C] of the nodes `names` as a table; `labels` are codes, or -1."""
+    """The probabilities [n, C] and predicted codes [n] of the nodes `names` as a table.
+
+    The known `labels` are codes, or -1.
+    """
     known = np.full(len(names), -1) if labels is None else labels
     classes = class_names(graph)
     or_none = np.array([*classes, None], dtype=object)  # code -1 reads None
@@ -179,8 +185,8 @@ def _prediction_table(
     return ResultTable(
         {
             "node": names,
-            "predicted": classes[probabilities.argmax(axis=1)],
-            "probability": round_probabilities(probabilities.max(axis=1)),
+            "predicted": classes[codes],
+            "probability": round_probabilities(probabilities[np.arange(len(names)), codes]),
             "known": or_none[known],
             **each,
         }

@@ -22,7 +22,8 @@ from xtcl.model_selection.search_space import Parameter, apply_values, parameter
 from xtcl.nn import encoder_factory
 from xtcl.progress import Progress
 from xtcl.tasks import Task, make_task
-from xtcl.tasks.fit import FitOptions, fit_task
+from xtcl.tasks.fit import fit_task
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.link_prediction import hide_links
 from xtcl.tasks.logistic import stratified_folds
 from xtcl.tasks.metrics import score_test_side

@@ -35,6 +35,9 @@ class RelationRows(Protocol):
     for no relation has code 0.
     """
 
+    store: RelationStore | None
+    """Where passes keep rows; None: nowhere."""
+
     @property
     def relations(self) -> tuple[Relation, ...]:
         """The relations, in the order of the digits of a code."""

@@ -40,7 +40,7 @@ class RunFacts:
 
     `graph` has all links, and only the labels that were trained on. `truth` [V] has the codes of
     the test labels too, -1 where no label is known. `tested` are the nodes whose label was held
-    out. `probabilities` [V, C] is None without classes.
+    out. `probabilities` [V, C] and `predictions` [V] are None without classes.
     """
 
     graph: Graph
@@ -49,6 +49,7 @@ class RunFacts:
     trained: np.ndarray
     tested: np.ndarray
     probabilities: np.ndarray | None
+    predictions: np.ndarray | None
     embedding: np.ndarray
     positives: np.ndarray
 
@@ -64,13 +65,15 @@ class RunFacts:
         if test_labels is not None and split is not None:
             truth[split.test] = test_labels
         answer = predictions_of(model)
+        of_nodes = answer if isinstance(answer, NodePredictions) else None
         return cls(
             graph=graph,
             classes=tuple(escape_text(name) for name in class_names(training)),
             truth=truth,
             trained=trained,
             tested=np.setdiff1d(np.flatnonzero(truth >= 0), trained),
-            probabilities=answer.probabilities if isinstance(answer, NodePredictions) else None,
+            probabilities=None if of_nodes is None else of_nodes.probabilities,
+            predictions=None if of_nodes is None else of_nodes.predictions,
             embedding=model.embedding_,
             positives=model.positives_,
         )
@@ -86,17 +89,17 @@ class RunFacts:
 
     @cached_property
     def predicted(self) -> np.ndarray:
-        """The code [V] of the most likely class; -1 without classes."""
-        if self.probabilities is None:
+        """The code [V] of the predicted class; -1 without classes."""
+        if self.predictions is None:
             return np.full(self.graph.num_nodes, -1)
-        return np.asarray(self.probabilities.argmax(axis=1))
+        return self.predictions
 
     @cached_property
     def confidence(self) -> np.ndarray:
-        """The probability [V] of the most likely class; 0 without classes."""
+        """The probability [V] of the predicted class; 0 without classes."""
         if self.probabilities is None:
             return np.zeros(len(self.truth))
-        return np.asarray(self.probabilities.max(axis=1))
+        return np.asarray(self.probabilities[np.arange(len(self.truth)), self.predicted])
 
 
 def predictions_of(model: XTCL) -> Predictions | None:

@@ -123,10 +123,11 @@ def summarise(model: XTCL, metrics: Mapping[str, Any] | None = None) -> PageSumm
         positions = node_map(facts)
         advance(1)
     compared = metrics.get("compared")
+    choice = () if model.choice_ is None else model.choice_.sentences()
     return PageSummary(
         name=escape_text(facts.graph.name),
         task=task,
-        points=summary_text(task, health, nodes, links, relations, base_rate, review),
+        points=summary_text(task, health, nodes, links, relations, base_rate, review, choice),
         relations=relations,
         base_rate=base_rate,
         left_out=tuple(

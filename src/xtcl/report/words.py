@@ -34,9 +34,15 @@ def summary_text(
     relations: Sequence[RelationRow],
     base_rate: float,
     review: NodesToReview,
+    choice: Sequence[str] = (),
 ) -> tuple[SummaryText, ...]:
-    """The points of the summary; `base_rate` is the share of all known pairs that are alike."""
+    """The points of the summary; `base_rate` is the share of all known pairs that are alike.
+
+    `choice` are the sentences on what hidden labels chose.
+    """
     points = [_quality(task, health, nodes, links), signals_text(task, relations, base_rate)]
+    if choice:
+        points.append(SummaryText("What predicts", " ".join(choice)))
     if nodes is not None:
         points.append(calibration_text(nodes))
     cautions = caution_sentences(health, nodes, review)

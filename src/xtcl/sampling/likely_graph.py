@@ -17,9 +17,11 @@ Cost: one pass over the rows of those relations, as for positives; O(k V) links.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
+from xtcl.relations.registry import make_relation
 from xtcl.relations.view import LABELS
 from xtcl.sampling.partial import TensorFiles
 from xtcl.sampling.patterns import PatternCounts
@@ -28,14 +30,14 @@ from xtcl.sampling.xgsampler import XGSampler
 NUM_NEIGHBOURS = 10
 """k: most likely neighbours of a node; others may have it among theirs."""
 
-MIN_CHANCE = 0.6
+MIN_PROBABILITY = 0.6
 """c: the least f_u(v) of a link."""
 
 
 def find_likely_links(
     sampler: XGSampler,
     number: int = NUM_NEIGHBOURS,
-    min_chance: float = MIN_CHANCE,
+    min_probability: float = MIN_PROBABILITY,
     *,
     progress: Callable[[int], None] = lambda done: None,
     checkpoints: TensorFiles | None = None,
@@ -48,7 +50,7 @@ def find_likely_links(
     if free is None:
         return np.zeros((2, 0), dtype=np.int64)
     found = free.positives(number, progress=progress, checkpoints=checkpoints)
-    u, place = np.nonzero(found.filled & (found.probabilities >= min_chance))
+    u, place = np.nonzero(found.filled & (found.probabilities >= min_probability))
     v, num_nodes = found.nodes[u, place], len(found.nodes)
     keys = np.unique(np.concatenate([u * num_nodes + v, v * num_nodes + u]))
     return np.stack([keys // num_nodes, keys % num_nodes])
@@ -60,9 +62,12 @@ def label_free_sampler(sampler: XGSampler) -> XGSampler | None:
     kept = [place for place, each in enumerate(relations) if LABELS not in each.reads]
     if not kept:
         return None
+    settings = sampler.settings_
+    if settings.tie_break is not None and LABELS in make_relation(settings.tie_break).reads:
+        settings = replace(settings, tie_break=None)
     free = XGSampler(
         [relations[place] for place in kept],
-        sampler.settings_,
+        settings,
         block_rows=sampler.block_rows,
         random_state=sampler.random_state_,
         store=sampler.store,

@@ -92,7 +92,8 @@ class PositiveStrategy(BaseEstimator, ABC):  # type: ignore[misc]
     def configure(self, config: FitConfig) -> FitConfig:
         """The configuration of a fit with this strategy, and with the limits that it has."""
         limits = {name: getattr(self, name, None) for name in ("min_probability", "hops")}
-        return replace(config, strategy=_checked_name(self), **_given_limits(limits))
+        config = config.with_strategy(_checked_name(self), learns=self.learns)
+        return replace(config, **_given_limits(limits))
 
     def fit(
         self,
@@ -184,6 +185,7 @@ def _given_limits(limits: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def unlearned_sampler(view: TrainingView) -> XGSampler:
+def unlearned_sampler(view: TrainingView, sampler: XGSampler | None = None) -> XGSampler:
     """A sampler that has seen no pair: it prefers no relation to another."""
-    return XGSampler().restore(view, PatternCounts(np.zeros(0, np.int64), np.zeros((0, 2), int)))
+    empty = PatternCounts(np.zeros(0, np.int64), np.zeros((0, 2), int))
+    return (sampler or XGSampler()).restore(view, empty)

@@ -406,6 +406,12 @@ class XGSampler(BaseEstimator):  # type: ignore[misc]
         """The state to pickle, without the rows of relations, which are computed again."""
         return {name: None if name == "_rows" else value for name, value in vars(self).items()}
 
+    def use_store(self, store: RelationStore | None) -> None:
+        """Keep rows of relations there from now on; what was computed stays."""
+        self.store = store
+        if self._rows is not None:
+            self._rows.store = store
+
     def forget_relations(self) -> None:
         """Free what the relations have computed. It is computed again when needed."""
         self._rows = None

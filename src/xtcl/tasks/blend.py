@@ -25,6 +25,7 @@ from xtcl.errors import DataError
 from xtcl.graph.validation import Attributes
 from xtcl.nn.ensemble import HOPS
 from xtcl.tasks.logistic import LogisticHead
+from xtcl.tasks.metrics import METRIC_TITLES
 from xtcl.tasks.trees import BoostedTrees, fit_trees, tree_columns
 from xtcl.training.trainer import seeded
 
@@ -43,6 +44,9 @@ NUM_DIRECTIONS = 32
 ATTRIBUTE_BLOCKS = tuple(f"attributes-{hops}" for hops in HOPS)
 """The blocks of the attributes, smoothed 0, 1 and 2 times."""
 
+LIKELY = "likely"
+"""The block of the encoders that pass messages over likely links."""
+
 
 def column_blocks(ensemble: EnsembleConfig, widths: Sequence[int], num_attributes: int) -> Blocks:
     """The blocks of an embedding whose encoders have the given widths."""
@@ -50,7 +54,7 @@ def column_blocks(ensemble: EnsembleConfig, widths: Sequence[int], num_attribute
     end = 0
     for encoder, width in zip(ensemble.encoders, widths, strict=True):
         start, end = end, end + width
-        name = "likely" if encoder.messages == "likely" else encoder.positives or "learned"
+        name = LIKELY if encoder.messages == LIKELY else encoder.positives or "learned"
         blocks[name] = (*blocks.get(name, ()), (start, end))
     for name in ATTRIBUTE_BLOCKS if ensemble.attributes else ():
         start, end = end, end + num_attributes
@@ -82,25 +86,32 @@ class BlendMember(NamedTuple):
     """Of the embedding; trees read directions of them, beside columns of their own."""
     weight: float
     C: float
-    """That of a logistic head; trees have none."""
+    """That of a logistic head; 1 for trees, which have none."""
     inverse_temperature: float
     log_loss: float
     """Mean over the hidden labels."""
     accuracy: float
 
     @property
-    def reads_encoders(self) -> bool:
-        """Whether what was trained by contrast counts in it."""
-        return not set(self.blocks) <= set(ATTRIBUTE_BLOCKS)
+    def encoders(self) -> tuple[str, ...]:
+        """The blocks that were trained by contrast."""
+        return tuple(name for name in self.blocks if name not in ATTRIBUTE_BLOCKS)
 
 
 @dataclass(frozen=True)
 class Blend:
-    """The choice: every candidate in order of preference, with its weight, and how it was made."""
+    """The choice: every candidate with its weight, in the order of `candidates`."""
 
     members: tuple[BlendMember, ...]
     num_hidden: int
-    """Labels that were hidden in turn; 0 where none could be."""
+    """Labels that were hidden in turn."""
+    log_loss: float
+    """Of all candidates together, mean over the hidden labels."""
+    accuracy: float
+    metric: str = "accuracy"
+    """What the weights are for: one of `xtcl.tasks.metrics.METRICS` for nodes."""
+    class_factors: tuple[float, ...] = ()
+    """The class with the largest product of probability and factor is predicted; empty: all 1."""
 
     @property
     def chosen(self) -> tuple[BlendMember, ...]:
@@ -111,18 +122,28 @@ class Blend:
     def sentences(self) -> list[str]:
         """What was chosen, by how much, on how many labels."""
         chosen = self.chosen
-        if not self.num_hidden:
-            return [f"No label could be hidden: {chosen[0].name} answers by default."]
         shares = ", ".join(f"{each.name} {each.weight:.0%}" for each in chosen)
-        lines = [f"Chosen by {self.num_hidden} hidden labels: {shares}."]
-        ranked = sorted(self.members, key=lambda member: member.log_loss)
-        lines.append(
-            "Log loss and accuracy on them: "
-            + "; ".join(f"{m.name} {m.log_loss:.3f}, {100 * m.accuracy:.1f} %" for m in ranked)
-            + "."
-        )
-        if not any(member.reads_encoders for member in chosen):
-            lines.append("What was learned by contrast counts for nothing here.")
+        ranked = sorted(self.members, key=lambda member: -member.accuracy)
+        alone = ", ".join(f"{each.name} {100 * each.accuracy:.1f}" for each in ranked)
+        lines = [
+            f"{self.num_hidden} hidden labels decided what predicts: {shares}.",
+            f"Percent of the hidden labels that are right: together {100 * self.accuracy:.1f}; "
+            f"alone {alone}.",
+        ]
+        if not any(member.encoders for member in chosen):
+            lines.append(
+                "The embedding learned by contrast has no weight here: the attributes predict as "
+                "well without it, and the weights of the relations do not explain predictions."
+            )
+        elif {name for member in chosen for name in member.encoders} == {"uniform"}:
+            lines.append(
+                "The sampler's positives have no weight in the predictions, only those that read "
+                "no label."
+            )
+        if len(set(self.class_factors)) > 1:
+            title = METRIC_TITLES.get(self.metric, self.metric)
+            factors = ", ".join(f"{factor:.2f}" for factor in self.class_factors)
+            lines.append(f"For {title}, classes are predicted by probability times {factors}.")
         return lines
 
     @classmethod
@@ -131,7 +152,8 @@ class Blend:
         members = tuple(
             BlendMember(*each)._replace(blocks=tuple(each[2])) for each in stored["members"]
         )
-        return cls(members, stored["num_hidden"])
+        factors = tuple(float(factor) for factor in stored["class_factors"])
+        return cls(**{**stored, "members": members, "class_factors": factors})
 
 
 class HeadRows(NamedTuple):
@@ -356,6 +378,11 @@ def _read_account(tensors: Mapping[str, NDArray[Any]], num_members: int) -> Blen
             f"The tensor 'blend.account' of the saved head cannot be read ({broken}); fit and save "
             "the model again."
         ) from broken
+    if not all(0 < factor < np.inf for factor in blend.class_factors):
+        raise DataError(
+            "The tensor 'blend.account' of the saved head holds class factors that are not "
+            "positive numbers; fit and save the model again."
+        )
     if num_chosen != num_members:
         raise DataError(
             f"The tensor 'blend.account' of the saved head names {num_chosen} heads, but "

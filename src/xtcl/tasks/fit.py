@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,27 +16,15 @@ from torch import Tensor, nn
 
 from xtcl.config import EnsembleConfig, FitConfig
 from xtcl.distributed import world
-from xtcl.errors import DataError
 from xtcl.graph.graph import Graph
 from xtcl.nn import encoder_factory, encoder_name
 from xtcl.nn.encoder import encoder_inputs
-from xtcl.nn.ensemble import HOPS, EncoderEnsemble, LikelyLinks
+from xtcl.nn.ensemble import HOPS, EncoderEnsemble
 from xtcl.nn.functional import clear_tensor_caches
-from xtcl.nn.loss import Loss
-from xtcl.progress import Progress
-from xtcl.relations.relation import Relation
 from xtcl.relations.store.relation_store import RelationStore
-from xtcl.relations.view import TrainingView
-from xtcl.sampling.likely_graph import find_likely_links
-from xtcl.sampling.strategies import (
-    PositiveSource,
-    PositiveStrategy,
-    PositiveTable,
-    checked_table,
-    make_strategy,
-)
-from xtcl.sampling.xgsampler import XGSampler, counts_to_arrays, sampler_from_counts
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.results import NO_SCORE, FittedEmbedding, Predictions
+from xtcl.tasks.sampled_positives import SampledPositives, encoder_strategy, sample_positives
 from xtcl.tasks.task import Selected, Task
 from xtcl.tasks.training_data import TrainingData
 from xtcl.training.checkpoint import NullCheckpoints
@@ -78,22 +65,23 @@ def fit_task(
     """Fit embeddings and head on the training data: choose, sample, train, fit the head."""
     options = options or FitOptions()
     config = config or task.recipe(encoder_name(options.encoder))
-    with rows_computed_once(config, options) as options:
-        trial = Trial(task, config, options)
+    with rows_computed_once(config, options) as shared:
+        trial = Trial(task, config, shared)
         selected = choose_ensemble(data, trial)
-        ensemble, local = selected.ensemble, options.for_graph(data.graph)
-        sampled = sample_positives(data.graph, task, config, local, ensemble)
-        return with_head(
+        ensemble, local = selected.ensemble, shared.for_graph(data.graph)
+        done = trial.label_free
+        sampled = sample_positives(data.graph, task, config, local, ensemble, done)
+        result = with_head(
             data,
             task,
             config,
             selected,
             # No name keeps this embedding: `with_head` frees it when it needs the memory.
-            train_ensemble(
-                data.graph, task, config, ensemble, sampled, local, label_free=trial.label_free
-            ),
-            options,
+            train_ensemble(data.graph, task, config, ensemble, sampled, local, label_free=done),
+            shared,
         )
+    result.fitted.sampler.use_store(options.store)  # not a folder that is gone
+    return result
 
 
 @contextmanager
@@ -138,9 +126,12 @@ class Trial:
         """Fit sampler and encoders on `graph`, from which part `number` of the labels is hidden."""
         checkpoints = self.options.checkpoints.subfolder(f"hidden-{number}")
         options = replace(self.options, checkpoints=checkpoints)
-        sampled = sample_positives(graph, self.task, self.config, options, ensemble)
+        done = self.label_free
+        sampled = sample_positives(
+            graph, self.task, self.config, options, ensemble, done, is_part=True
+        )
         return train_ensemble(
-            graph, self.task, self.config, ensemble, sampled, options, label_free=self.label_free
+            graph, self.task, self.config, ensemble, sampled, options, label_free=done
         )
 
     def sample(self, graph: Graph) -> SampledPositives:
@@ -207,144 +198,6 @@ def with_head(
     return FittedTask(task, fitted, head, data.graph.num_classes)
 
 
-@dataclass(frozen=True)
-class FitOptions:
-    """What a fit takes besides data, task and configuration."""
-
-    encoder: str | nn.Module = "gcn"
-    relations: str | Sequence[str | Relation] = "paper"
-    strategy: PositiveStrategy | None = None  # in place of the one that the recipe names
-    loss: Loss | None = None  # in place of Equation 1
-    seed: int = 0
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    block_rows: int | None = None
-    keep_relations: bool = True  # after the positives, for explanations and scores of links
-    store: RelationStore | None = None
-    progress: Progress = field(default_factory=Progress)
-    checkpoints: NullCheckpoints = field(default_factory=NullCheckpoints)
-
-    def for_graph(self, graph: Graph) -> FitOptions:
-        """The options with checkpoints for this graph: a task may fit on several."""
-        return replace(self, checkpoints=self.checkpoints.subfolder(graph.fingerprint()[:16]))
-
-
-class SampledPositives(NamedTuple):
-    """The fitted sampler, the table [V, B] of positives, and how far they are trusted."""
-
-    sampler: XGSampler
-    positives: np.ndarray
-    trust: float = 1.0
-    of_strategies: Mapping[str, np.ndarray] = MappingProxyType({})
-    """The tables of the strategies that encoders name, by name."""
-    likely: LikelyLinks | None = None
-    """Where an encoder passes messages over them."""
-
-
-def fit_sampler(training: Graph, task: Task, config: FitConfig, options: FitOptions) -> XGSampler:
-    """Fit the weights of the relations on `training`."""
-    view = TrainingView.of(training, TrainingData(training).labelled, options.device)
-    sampler = XGSampler(
-        options.relations,
-        config.sampler,
-        block_rows=options.block_rows,
-        random_state=options.seed,
-        store=options.store,
-    )
-    saved = options.checkpoints.load("counts")
-    if saved is not None:
-        arrays = {name: tensor.numpy() for name, tensor in saved.items()}
-        return sampler_from_counts(sampler, view, arrays)
-    folds = task.folds(view, config.crossfit, np.random.default_rng([options.seed, 0]))
-    with options.progress.stage("learning which relations matter", len(folds)) as advance:
-        sampler.fit_folds(view, folds, advance, checkpoints=options.checkpoints)
-    kept = {name: torch.from_numpy(array) for name, array in counts_to_arrays(sampler).items()}
-    options.checkpoints.save("counts", kept)
-    return sampler
-
-
-def sample_positives(
-    training: Graph,
-    task: Task,
-    config: FitConfig,
-    options: FitOptions,
-    ensemble: EnsembleConfig | None = None,
-) -> SampledPositives:
-    """Fit the sampler, and take every node's positives by the strategy of the fit.
-
-    Encoders of `ensemble` that name a strategy of their own get its positives, too, and those that
-    pass messages over likely links get these.
-    """
-    sampler = fit_sampler(training, task, config, options)
-
-    def positives_by(strategy: PositiveStrategy, key: str) -> PositiveTable:
-        return _positives_by(strategy, key, training.name, sampler, task, config, options)
-
-    own = options.strategy or make_strategy(config.strategy)
-    table = positives_by(own, "positives")
-    tables = {own.name: table.nodes}
-    for each in () if ensemble is None else ensemble.encoders:
-        if each.positives is not None and each.positives not in tables:
-            name = each.positives
-            tables[name] = positives_by(make_strategy(name), f"positives-{name}").nodes
-    encoders = () if ensemble is None else ensemble.encoders
-    needs_likely = any(each.messages == "likely" for each in encoders)
-    likely = _likely_links(sampler, options) if needs_likely else None
-    if not options.keep_relations:
-        sampler.forget_relations()
-    return SampledPositives(sampler, table.nodes, table.trust, tables, likely)
-
-
-def _likely_links(sampler: XGSampler, options: FitOptions) -> LikelyLinks:
-    """The likely links, or what the checkpoint has of them."""
-    num_nodes = sampler.view_.num_nodes
-    saved = options.checkpoints.load("likely-links")
-    if saved is None:
-        with options.progress.stage("finding likely links", num_nodes) as advance:
-            found = find_likely_links(
-                sampler,
-                progress=advance,
-                checkpoints=options.checkpoints.subfolder("likely"),
-            )
-        saved = {"links": torch.from_numpy(found)}
-        options.checkpoints.save("likely-links", saved)
-    return LikelyLinks(saved["links"].to(options.device), num_nodes)
-
-
-def _positives_by(
-    strategy: PositiveStrategy,
-    key: str,
-    graph_name: str,
-    sampler: XGSampler,
-    task: Task,
-    config: FitConfig,
-    options: FitOptions,
-) -> PositiveTable:
-    """The positives by one strategy, or what the checkpoint has under `key`."""
-    saved = options.checkpoints.load(key)
-    if saved is not None:
-        return PositiveTable(saved["nodes"].numpy(), float(saved["trust"]))
-    with options.progress.stage("finding positives", sampler.view_.num_nodes) as advance:
-        source = PositiveSource(
-            sampler,
-            options.seed,
-            config.min_probability,
-            config.hops,
-            task.excluded(sampler.view_, config),
-            advance,
-            options.checkpoints,
-        )
-        table = checked_table(strategy, source, config.positives)
-    # Known links are enough for links; where the sampler finds nothing, trust is low.
-    if not ((table.nodes >= 0).any() or config.num_links_per_step or strategy.learns):
-        raise DataError(
-            f"The strategy '{strategy.name}' finds no positive for any node of graph "
-            f"'{graph_name}': give more labels or links, or attributes that say more."
-        )
-    trust = torch.tensor(table.trust, dtype=torch.float64)
-    options.checkpoints.save(key, {"nodes": torch.from_numpy(table.nodes), "trust": trust})
-    return table
-
-
 class TrainedEncoder(NamedTuple):
     """An encoder, the embedding that it gives, and its training."""
 
@@ -379,8 +232,8 @@ def train_ensemble(
         if number in label_free:
             done.append(label_free[number])
             continue
-        name = encoder_config.positives
-        table = sampled.positives if name is None else sampled.of_strategies[name]
+        strategy = encoder_strategy(encoder_config, config, options)
+        table = sampled.of_strategies.get(strategy.name, sampled.positives)
         over = edge_index
         if encoder_config.messages == "likely" and sampled.likely is not None:
             over = sampled.likely.links
@@ -402,8 +255,7 @@ def train_ensemble(
         epochs = 0 if stopping is None else stopping.best_epoch
         epochs = epochs or encoder_config.training.epochs
         done.append(TrainedEncoder(encoder, trained.embedding, trained.losses, epochs, score))
-        reads_labels = name is None or make_strategy(name).reads_labels
-        if not reads_labels and encoder_config.messages == "links":
+        if not strategy.reads_labels and encoder_config.messages == "links":
             label_free[number] = done[-1]
     encoder_configs = tuple(
         each.trained(of.epochs, sampled.trust)

@@ -4,20 +4,23 @@ The training labels are divided into P parts. Each part is hidden in turn from t
 relations, sampler, training and heads see the other labels only. So every training label gets a
 prediction from a fit that has not seen it, and these predictions choose:
 
-1. C of each logistic candidate, as `choose_c` does, and the calibration of each candidate.
-2. Which candidates answer. Those whose log loss is within two standard errors of the lowest, or
-   within 0.02, are averaged: with few labels that error is large, and an average is safer than the
-   luckiest one.
-3. Their weights, where the likeliest mixture of all candidates, with a prior of one label in all,
-   is better than that average by more than two standard errors.
+1. C and the calibration of each candidate, as in `choose_c`.
+2. How much each candidate counts: the likeliest mixture under a prior.
 
-.. math:: \max_w \sum_u \log \sum_m w_m \, p_m(y_u \mid u) + \frac 1M \sum_m \log w_m
+.. math:: \max_w \sum_u a_u \log \sum_m w_m \, p_m(y_u \mid u) + \sum_m b_m \log w_m,
+          \qquad w_m \ge 0, \; \sum_m w_m = 1, \; \sum_m b_m = 5
 
-After Wolpert, "Stacked generalization", Neural Networks 5, 1992. The heads with a weight are then
-fitted on all training labels. The logistic ones are fitted a second time, with the most confident
-predictions of the blend as further labels (`xtcl.tasks.self_training`): as many as are right in a
-share of `FitConfig.pseudo_label_precision`, by probabilities that hidden labels have calibrated,
-and none below 0.8.
+After Wolpert, "Stacked generalization", Neural Networks 5, 1992. The prior counts as five labels:
+:math:`b_m` is ten times as large for logistic heads on trained encoders as for the others, so that
+with hardly a hidden label those predict. :math:`a_u` is 1, or, where the metric counts all classes
+alike, inversely proportional to the number of labels of a class, with mean 1.
+
+The heads with a weight are then fitted on all training labels. The logistic ones are fitted a
+second time, with the most confident predictions of the blend as further labels
+(`xtcl.tasks.self_training`): as many as are right in a share of
+`FitConfig.pseudo_label_precision`, by probabilities that hidden labels have calibrated, and none
+below 0.8. There is no second fit where less than 80 % of the hidden labels are right, as in
+`self_train`.
 
 Cost: P fits of sampler, encoders and heads with fewer labels. What reads no label is computed once.
 """
@@ -35,6 +38,7 @@ from torch import Tensor
 from xtcl.config import FitConfig
 from xtcl.tasks.blend import (
     ATTRIBUTE_BLOCKS,
+    LIKELY,
     Blend,
     BlendedHead,
     BlendMember,
@@ -52,6 +56,7 @@ from xtcl.tasks.logistic import (
     Floats,
     LogisticHead,
     calibrated_likelihood,
+    checked_labels,
     held_out_scores_by_c,
     inverse_temperature,
     logistic_path,
@@ -60,8 +65,10 @@ from xtcl.tasks.logistic import (
     stratified_folds,
     take_rows,
 )
+from xtcl.tasks.metrics import balanced_accuracy, macro_f1
 from xtcl.tasks.results import FittedEmbedding
 from xtcl.tasks.self_training import (
+    MIN_CV_ACCURACY,
     SELF_TRAINING_THRESHOLD,
     refit_on,
     threshold_for,
@@ -73,15 +80,21 @@ from xtcl.tasks.training_data import TrainingData
 if TYPE_CHECKING:
     from xtcl.tasks.fit import Trial
 
-_PRIOR_LABELS = 1.0
+_PRIOR_LABELS = 5.0
+_PRIOR_SHARE_OF_OTHERS = 0.1
 _MIXTURE_STEPS = 1000
 _MIXTURE_TOLERANCE = 1e-8
-_INDIFFERENCE = 0.02
-"""A difference of log loss that changes hardly a class. Two standard errors can be less, where two
-candidates predict nearly the same."""
-
-_MIN_WEIGHT = 0.02
+_MIN_WEIGHT = 0.05
 """A head with a smaller weight is left out: it costs a fit and changes next to nothing."""
+
+CLASS_METRICS = {"balanced_accuracy": balanced_accuracy, "macro_f1": macro_f1}
+"""Metrics of predicted classes that count all classes alike."""
+
+BALANCED_METRICS = (*CLASS_METRICS, "roc_auc", "average_precision")
+"""Metrics for which the labels of a rare class weigh as much as those of a frequent one."""
+
+CLASS_POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""How strongly rare classes may be favoured where the metric counts all classes alike."""
 
 
 class Candidate(NamedTuple):
@@ -95,29 +108,33 @@ class Candidate(NamedTuple):
 def candidates(blocks: Blocks, heads: Sequence[str]) -> list[Candidate]:
     """What is compared.
 
-    Logistic heads: on all encoders beside the attributes, on all over the given links, on those
-    that read no label, on the attributes alone, smoothed or not. Then trees.
+    Logistic heads: on all encoders beside the attributes, on those over the given links, on those
+    of them that read no label, on the attributes alone, smoothed or not. Then trees.
     """
     attributes = tuple(name for name in ATTRIBUTE_BLOCKS if name in blocks)
     encoders = tuple(name for name in blocks if name not in ATTRIBUTE_BLOCKS)
-    strategies = tuple(name for name in encoders if name != "likely")
-    together = f"{' and '.join(strategies)} positives"
-    read = {f"{together}, likely links": (*encoders, *attributes)}
-    read = {} if strategies == encoders else read
-    read |= {together: (*strategies, *attributes), "uniform positives": ("uniform", *attributes)}
-    if "uniform" not in blocks:
-        del read["uniform positives"]
+    over_links = tuple(name for name in encoders if name != LIKELY)
+    read = dict.fromkeys((encoders, over_links, tuple(n for n in over_links if n == "uniform")))
+    compared = {_name_of(of): (*of, *attributes) for of in read if of}
     if attributes:
-        read |= {"attributes over links": attributes, "attributes": attributes[:1]}
-    found = [Candidate(name, LinearMember.kind, of) for name, of in read.items()]
+        compared |= {"attributes over links": attributes, "attributes": attributes[:1]}
+    found = [Candidate(name, LinearMember.kind, of) for name, of in compared.items()]
     found.append(Candidate("boosted trees", TreesMember.kind, encoders))
     return [candidate for candidate in found if candidate.kind in heads]
+
+
+def _name_of(encoders: Sequence[str]) -> str:
+    """How people read the encoders that a candidate reads."""
+    strategies = [name for name in encoders if name != LIKELY]
+    trained = [f"{' and '.join(strategies)} positives"] if strategies else []
+    return ", ".join([*trained, *(["likely links"] if LIKELY in encoders else [])])
 
 
 def choose_by_hidden_labels(data: TrainingData, config: FitConfig, trial: Trial) -> Selected:
     """Hide the parts of the labels in turn, and choose what answers by the hidden ones."""
     ensemble, seed = config.ensembles[0], trial.options.seed
     known, codes = data.labelled, data.known_labels
+    checked_labels(codes, len(codes))  # refuses a single class before any work
     part_of = stratified_folds(codes, config.hidden_parts, seed)
     parts = np.unique(part_of[part_of >= 0])
     if not len(parts):
@@ -133,9 +150,21 @@ def choose_by_hidden_labels(data: TrainingData, config: FitConfig, trial: Trial)
             for candidate, scores in _hidden_scores(side, fitted, hidden, config.heads, seed):
                 tried.setdefault(candidate, []).append(scores)
             advance(1)
-    places = np.unique(codes, return_inverse=True)[1]
+    classes, places = np.unique(codes, return_inverse=True)
     order = np.concatenate([np.flatnonzero(part_of == part) for part in parts])
-    return Selected(ensemble, blend=_blend(tried, places[order]))
+    blend = _blend(tried, places[order], config.metric)
+    factors = np.ones(data.graph.num_classes)
+    factors[classes] = blend.class_factors
+    return Selected(ensemble, blend=replace(blend, class_factors=tuple(factors.tolist())))
+
+
+def _hidden_scores_of(
+    log_probabilities: Floats, codes: Codes, factors: Floats | float = 1.0
+) -> tuple[float, float]:
+    """Log loss and accuracy of log-probabilities [n, C] on hidden labels, to six digits."""
+    loss = -float(log_probabilities[np.arange(len(codes)), codes].mean())
+    right = float(((log_probabilities + np.log(factors)).argmax(axis=1) == codes).mean())
+    return round(loss, 6), round(right, 6)
 
 
 def _hidden_scores(
@@ -169,20 +198,34 @@ def ranges_of(names: Sequence[str], blocks: Blocks) -> Ranges:
     return tuple(each for name in names for each in blocks[name])
 
 
-def _blend(tried: dict[Candidate, list[Tensor]], codes: Codes) -> Blend:
-    """Choose C, calibration and weights by the scores of all hidden labels."""
-    likelihoods, members = [], []
+def _blend(tried: dict[Candidate, list[Tensor]], codes: Codes, metric: str = "accuracy") -> Blend:
+    """Choose C, calibration and weights by the scores of all hidden labels.
+
+    `codes` are places among the classes that have a label.
+    """
+    tables, members = [], []
     for candidate, parts in tried.items():
         scores = torch.cat(parts, dim=1)
         Cs = C_VALUES if candidate.kind == LinearMember.kind else (1.0,)
         C, factor, log_probabilities = pooled_choice(scores, codes, Cs)
-        likelihoods.append(log_probabilities[np.arange(len(codes)), codes])
-        right = float((log_probabilities.argmax(axis=1) == codes).mean())
-        loss = -float(likelihoods[-1].mean())
-        members.append(BlendMember(*candidate, 0.0, C, factor, round(loss, 6), round(right, 6)))
-    weights = blend_weights(np.array(likelihoods))
+        tables.append(log_probabilities)
+        loss, right = _hidden_scores_of(log_probabilities, codes)
+        members.append(BlendMember(*candidate, 0.0, C, factor, loss, right))
+    found = np.stack(tables)
+    likelihoods = found[:, np.arange(len(codes)), codes]
+    balanced = metric in BALANCED_METRICS
+    label_weights = class_weights(codes) if balanced else np.ones(len(codes))
+    weights = blend_weights(likelihoods, prior_labels(members), label_weights)
+    together = np.tensordot(weights, np.exp(found), axes=1)
+    factors = class_factors(together, codes, metric)
     weighted = zip(members, weights.tolist(), strict=True)
-    return Blend(tuple(each._replace(weight=weight) for each, weight in weighted), len(codes))
+    return Blend(
+        tuple(each._replace(weight=weight) for each, weight in weighted),
+        len(codes),
+        *_hidden_scores_of(np.log(together), codes, factors),
+        metric,
+        tuple(factors.tolist()),
+    )
 
 
 def pooled_choice(scores: Tensor, codes: Codes, Cs: Sequence[float]) -> tuple[float, float, Floats]:
@@ -205,54 +248,60 @@ def logistic_at(rows: Tensor, labels: Codes, C: float, factor: float) -> Logisti
     return replace(head, inverse_temperature_=factor).calibrated()
 
 
-def blend_weights(log_likelihood: Floats) -> Floats:
-    """The weights [M] of the candidates; they sum to 1.
+def class_weights(codes: Codes) -> Floats:
+    """The weight [n] of each label so that every class counts the same; their mean is 1."""
+    counts = np.bincount(codes).astype(np.float64)
+    return np.asarray(len(codes) / (counts > 0).sum() / counts[codes])
 
-    `log_likelihood` [M, n] is that of each hidden label under each candidate.
+
+def class_factors(probabilities: Floats, codes: Codes, metric: str) -> Floats:
+    r"""Factors of the class probabilities [n, C] before the largest is taken.
+
+    They are :math:`\pi_c^{-k}` with the share of the class, and the power of `CLASS_POWERS` with
+    which the hidden labels score best, the smallest of equal ones; all 1 for metrics that are not
+    of predicted classes with equal weight.
     """
-    best = log_likelihood[int(log_likelihood.mean(axis=1).argmax())]
-    level = np.array([_is_level(best - each) for each in log_likelihood])
-    equal = level / level.sum()
-    mixed = mixture_weights(log_likelihood)
+    shares = np.bincount(codes, minlength=probabilities.shape[1]) / len(codes)
+    shares = np.where(shares > 0, shares, shares[shares > 0].min())
+    if metric not in CLASS_METRICS:
+        return np.ones(len(shares))
+    score = CLASS_METRICS[metric]
+    best = max(
+        CLASS_POWERS,
+        key=lambda power: (score(codes, (probabilities * shares**-power).argmax(axis=1)), -power),
+    )
+    return np.asarray(shares**-best)
+
+
+def prior_labels(members: Sequence[BlendMember]) -> Floats:
+    """How many labels [M] the prior of each candidate counts as."""
+    safe = np.array([m.kind == LinearMember.kind and bool(m.encoders) for m in members])
+    share = np.where(safe, 1.0, _PRIOR_SHARE_OF_OTHERS)
+    return np.asarray(_PRIOR_LABELS * share / share.sum())
+
+
+def blend_weights(log_likelihood: Floats, prior: Floats, label_weights: Floats) -> Floats:
+    """The weights [M] of the candidates, without those below `_MIN_WEIGHT`; they sum to 1."""
+    mixed = mixture_weights(log_likelihood, prior, label_weights)
     mixed = np.where(mixed < _MIN_WEIGHT, 0.0, mixed)
-    mixed /= mixed.sum()
-    gain = mixture_likelihood(mixed, log_likelihood) - mixture_likelihood(equal, log_likelihood)
-    return mixed if _is_above(gain) else equal
+    return np.asarray(mixed / mixed.sum())
 
 
-def _is_level(behind: Floats) -> bool:
-    """Whether a candidate is as good as the best one, which it is `behind`."""
-    return bool(behind.mean() <= _INDIFFERENCE) or not _is_above(behind)
+def mixture_weights(log_likelihood: Floats, prior: Floats, label_weights: Floats) -> Floats:
+    """The likeliest weights [M] of a mixture, by expectation maximisation.
 
-
-def _is_above(difference: Floats) -> bool:
-    """Whether a mean is above 0 by more than two standard errors."""
-    count = len(difference)
-    error = difference.std(ddof=1) / count**0.5 if count > 1 else np.inf
-    return bool(difference.mean() > 2 * error)
-
-
-def mixture_weights(log_likelihood: Floats) -> Floats:
-    """The likeliest weights of a mixture under the prior, by expectation maximisation.
-
-    They begin equal, so candidates that predict the same have the same weight.
+    `log_likelihood` [M, n] is that of each hidden label under each candidate, `prior` [M] how many
+    labels the prior counts as, `label_weights` [n] how much each label counts.
     """
-    num_candidates, num_labels = log_likelihood.shape
     relative = np.exp(log_likelihood - log_likelihood.max(axis=0))
-    weights = np.full(num_candidates, 1 / num_candidates)
+    weights = np.full(len(prior), 1 / len(prior))
     for _ in range(_MIXTURE_STEPS):
         shares = weights[:, None] * relative
-        expected = (shares / shares.sum(axis=0)).sum(axis=1) + _PRIOR_LABELS / num_candidates
-        last, weights = weights, expected / (num_labels + _PRIOR_LABELS)
+        expected = (shares / shares.sum(axis=0)) @ label_weights + prior
+        last, weights = weights, expected / (label_weights.sum() + prior.sum())
         if np.abs(weights - last).max() < _MIXTURE_TOLERANCE:
             break
     return np.asarray(weights)
-
-
-def mixture_likelihood(weights: Floats, log_likelihood: Floats) -> Floats:
-    """The log-likelihood [n] of each label under the mixture."""
-    largest = log_likelihood.max(axis=0)
-    return np.asarray(np.log(weights @ np.exp(log_likelihood - largest)) + largest)
 
 
 def fit_blend(
@@ -277,7 +326,9 @@ def fit_blend(
             heads.append(LinearMember(ranges, logistic))
     weights = np.array([member.weight for member in blend.chosen])
     head = BlendedHead(weights / weights.sum(), tuple(heads), blend)
-    return _fit_again(data, rows, head, precision, seed) if precision < 1 else head
+    if precision == 1 or blend.accuracy < MIN_CV_ACCURACY:
+        return head
+    return _fit_again(data, rows, head, precision, seed)
 
 
 def _fit_again(

@@ -22,9 +22,16 @@ class NodePredictions:
 
     choice: Blend | None = None
     """What hidden labels chose, where they did."""
+    class_factors: np.ndarray | None = None
+    """The class with the largest product of probability and factor is predicted; None: all 1."""
 
     def __init__(self, probabilities: np.ndarray) -> None:
         self._table = probabilities
+
+    def classes_of(self, probabilities: np.ndarray) -> np.ndarray:
+        """The class code that each row [n, C] of probabilities predicts."""
+        factors = 1.0 if self.class_factors is None else self.class_factors
+        return np.asarray((factors * probabilities).argmax(axis=1))
 
     @property
     def probabilities(self) -> np.ndarray:
@@ -33,8 +40,8 @@ class NodePredictions:
 
     @property
     def predictions(self) -> np.ndarray:
-        """The most likely class code of every node."""
-        return np.asarray(self.probabilities.argmax(axis=1))
+        """The predicted class code of every node."""
+        return self.classes_of(self.probabilities)
 
     def of(self, nodes: np.ndarray) -> np.ndarray:
         """A copy of the rows [n, C] of some nodes."""

@@ -30,7 +30,8 @@ from xtcl.sampling.patterns import GroupCounts, PatternCounts
 from xtcl.sampling.weights import resampled_counts
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks import make_task
-from xtcl.tasks.fit import FitOptions, fit_sampler
+from xtcl.tasks.fit_options import FitOptions
+from xtcl.tasks.sampled_positives import fit_sampler
 from xtcl.tasks.training_data import training_data
 
 CPU = torch.device("cpu")

@@ -35,7 +35,7 @@ class Chosen(Method):
             BlendMember("uniform", "logistic", ("uniform",), 0.75, 1.0, 1.0, 0.61239, 0.671),
             BlendMember("trees", "trees", (), 0.25, 1.0, 1.0, 0.7, 0.65),
         )
-        inner.choice = Blend(members, 94)
+        inner.choice = Blend(members, 94, 0.6, 0.68)
         return inner
 
 

@@ -38,9 +38,11 @@ from xtcl.progress import Progress
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.positives import Positives
 from xtcl.tasks import make_task
-from xtcl.tasks.fit import FitOptions, FittedTask, fit_sampler, fit_task
+from xtcl.tasks.fit import FittedTask, fit_task
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.results import NodePredictions
+from xtcl.tasks.sampled_positives import fit_sampler
 from xtcl.tasks.training_data import TrainingData, training_data
 
 RESULTS = Path(__file__).parents[3] / "results" / "ablation"

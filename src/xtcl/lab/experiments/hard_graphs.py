@@ -46,7 +46,7 @@ from xtcl.relations.custom import MatrixRelation
 from xtcl.relations.registry import PAPER_RELATIONS
 from xtcl.relations.relation import Relation
 from xtcl.report.charts import page, table
-from xtcl.tasks.fit import FitOptions
+from xtcl.tasks.fit_options import FitOptions
 
 NOISY, TWO_TASKS = "cora-noisy", "two-tasks"
 ALL_LINKS = "-all-links"

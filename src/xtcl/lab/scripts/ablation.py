@@ -54,7 +54,7 @@ from xtcl.model_selection.evaluation import make_split
 from xtcl.progress import Progress
 from xtcl.report.charts import DASH, spread_labels, table
 from xtcl.tasks import TASKS, make_task
-from xtcl.tasks.fit import FitOptions
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.results import Predictions
 from xtcl.tasks.training_data import TrainingData
 

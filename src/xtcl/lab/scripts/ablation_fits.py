@@ -29,17 +29,10 @@ from xtcl.sampling.positives import Positives
 from xtcl.sampling.strategies import likely_positives
 from xtcl.sampling.stumps import sigmoid
 from xtcl.sampling.xgsampler import XGSampler
-from xtcl.tasks.fit import (
-    FitOptions,
-    FittedTask,
-    SampledPositives,
-    fit_sampler,
-    fit_task,
-    sample_positives,
-    train_ensemble,
-    with_head,
-)
+from xtcl.tasks.fit import FittedTask, fit_task, train_ensemble, with_head
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.results import NodePredictions
+from xtcl.tasks.sampled_positives import SampledPositives, fit_sampler, sample_positives
 from xtcl.tasks.task import Selected, Task
 from xtcl.tasks.training_data import TrainingData
 

@@ -14,7 +14,8 @@ from xtcl.lab.scripts.ablation_fits import (
     fit_unfiltered,
     fit_weighted,
 )
-from xtcl.tasks.fit import FitOptions, FittedTask, fit_task
+from xtcl.tasks.fit import FittedTask, fit_task
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.task import Task
 from xtcl.tasks.training_data import TrainingData
 

@@ -41,7 +41,8 @@ from xtcl.model_selection.tuning import VALIDATION_FOLDS, validation_splits
 from xtcl.nn import ENCODERS
 from xtcl.progress import Progress
 from xtcl.tasks import make_task
-from xtcl.tasks.fit import FitOptions, sample_positives, train_ensemble, with_downweighted_encoder
+from xtcl.tasks.fit import train_ensemble, with_downweighted_encoder
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.logistic import (
     C_VALUES,
     calibrated_likelihood,
@@ -50,6 +51,7 @@ from xtcl.tasks.logistic import (
     take_rows,
 )
 from xtcl.tasks.results import NodePredictions, Predictions
+from xtcl.tasks.sampled_positives import sample_positives
 from xtcl.tasks.self_training import MIN_CV_ACCURACY, self_train
 from xtcl.tasks.training_data import TrainingData, training_data
 

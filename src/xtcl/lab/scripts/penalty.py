@@ -43,7 +43,8 @@ from xtcl.model_selection.evaluation import make_split
 from xtcl.model_selection.tuning import validation_splits
 from xtcl.report.charts import table
 from xtcl.tasks import make_task
-from xtcl.tasks.fit import FitOptions, fit_task
+from xtcl.tasks.fit import fit_task
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.logistic import (
     C_VALUES,
     calibrated_likelihood,

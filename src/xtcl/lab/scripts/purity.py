@@ -30,8 +30,10 @@ from xtcl.lab.scripts.study import current_conditions, run_options
 from xtcl.model_selection.evaluation import make_split
 from xtcl.relations.rows import NO_NODE
 from xtcl.tasks import make_task
-from xtcl.tasks.fit import FitOptions, fit_task, sample_positives
+from xtcl.tasks.fit import fit_task
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.results import NodePredictions
+from xtcl.tasks.sampled_positives import sample_positives
 from xtcl.tasks.training_data import training_data
 
 SEEDS = (0, 1, 2)

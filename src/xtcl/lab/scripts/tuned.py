@@ -34,7 +34,8 @@ from xtcl.model_selection.tuning import Tuned, tune
 from xtcl.nn import ENCODERS
 from xtcl.progress import Progress
 from xtcl.tasks import TASKS, make_task
-from xtcl.tasks.fit import FitOptions, fit_task
+from xtcl.tasks.fit import fit_task
+from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.results import Predictions
 from xtcl.tasks.training_data import TrainingData
 
