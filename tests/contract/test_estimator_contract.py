@@ -45,6 +45,7 @@ GIVEN: dict[str, Any] = {
     "relations": ["link", PageRank(alpha=0.8)],
     "sampler": "paper",
     "recipe": FitConfig(positives=9),
+    "metric": "macro_f1",
     "crossfit": 3,
     "quantiles": [0.9, 0.99],
     "positives": 7,
