@@ -324,12 +324,14 @@ def test_every_parameter_reaches_every_member_of_the_recipe(
 ) -> None:
     two = EnsembleConfig((EncoderConfig({"hops": 3}), EncoderConfig({"hops": 4}, weight=0.5)), 0.4)
     usual = (
-        FitConfig(ensembles=(two, EnsembleConfig()), stop_early=True)
+        FitConfig(ensembles=(two, EnsembleConfig()), stop_early=True, hidden_parts=2)
         if own
         else make_task(task).recipe(encoder)
     )
     given = GIVEN | {"task": task, "encoder": encoder, "sampler": "xtcl", "encoder_options": None}
-    recipe = XTCL(**(given | {"recipe": usual if own else None})).resolved_recipe()
+    given |= {"recipe": usual} if own else {"recipe": None, "metric": None}
+    recipe = XTCL(**given).resolved_recipe()
+    assert recipe.metric == ("macro_f1" if own else "accuracy")
     assert recipe.crossfit == 3
     assert recipe.positives == 7
     assert recipe.sampler.quantiles == (0.9, 0.99)
@@ -350,7 +352,8 @@ def test_every_parameter_reaches_every_member_of_the_recipe(
 
 
 def test_single_settings_go_with_encoder_options() -> None:
-    recipe = XTCL(**(GIVEN | {"sampler": "xtcl", "recipe": None})).resolved_recipe()
+    without = {"sampler": "xtcl", "recipe": None, "metric": None}
+    recipe = XTCL(**(GIVEN | without)).resolved_recipe()
     ((member,),) = (plan.encoders for plan in recipe.ensembles)
     assert member.encoder == {"layers": 2, "width": 16}
     assert member.training.epochs == 4
