@@ -110,7 +110,8 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
     recipe : FitConfig, name or None
         Every setting of the fit at once, as `xtcl tune` finds it; None is the task's own. By name:
         "2026-11", the default; "hidden-labels", where labels hidden from the fit choose what
-        predicts for nodes, in about three times the seconds; "quick", the same in less than half.
+        predicts for nodes, in about three times the seconds; "quick", the same with fewer
+        candidates, in about the seconds of the default.
     metric : str or None
         What hidden labels choose for, where the recipe asks them, instead of accuracy: also
         "balanced_accuracy", "macro_f1", "log_loss", "roc_auc" or "average_precision".

@@ -342,6 +342,8 @@ def resolve_config(model: XTCL, task: Task) -> FitConfig:
         config = replace(config, positives=int(model.positives))
     config = config.validated()
     check_metric(config.metric, "nodes")
+    if model.metric is not None and task.name != "nodes":
+        raise UsageError(f"metric='{model.metric}' is for nodes: leave it out for {task.name}.")
     if model.metric is not None and not config.hidden_parts:
         raise UsageError(
             f"metric='{model.metric}' is what hidden labels choose for, and this recipe asks none: "

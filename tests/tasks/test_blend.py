@@ -249,18 +249,18 @@ def test_the_chosen_are_those_with_a_weight_the_largest_first() -> None:
 def test_sentences() -> None:
     blend = choice_of(GRAPH, FITTED)
     first, second = blend.sentences()
-    named = [f"{each.name} {each.weight:.0%}" for each in blend.chosen]
-    assert first == f"30 hidden labels decided what predicts: {', '.join(named)}."
+    named = [f"{each.name} {100 * each.weight:.0f} %" for each in blend.chosen]
+    assert first == f"30 hidden labels decided, by likelihood, what predicts: {'; '.join(named)}."
     # In descending order of accuracy, and equal ones in their own.
     ranked = [blend.members[at] for at in (0, 2, 3, 1)]
     assert [each.accuracy for each in ranked] == [0.75, 0.75, 0.75, 0.4]
-    alone = ", ".join(f"{each.name} {100 * each.accuracy:.1f}" for each in ranked)
-    right = "Percent of the hidden labels that are right: together 80.0; alone"
+    alone = "; ".join(f"{each.name} {100 * each.accuracy:.1f}" for each in ranked)
+    right = "Percent of the hidden labels that are right: together 80.0; alone:"
     assert second == f"{right} {alone}."
 
 
 NOTHING_LEARNED = "The embedding learned by contrast has no weight here"
-NOTHING_BY_LABELS = "The sampler's positives have no weight in the predictions"
+NOTHING_BY_LABELS = "The encoders that learned from the sampler's positives have no weight here"
 
 
 @pytest.mark.parametrize(
@@ -287,8 +287,12 @@ def test_a_sentence_where_something_that_was_learned_has_no_weight(
 
 def test_a_sentence_where_classes_have_factors() -> None:
     blend = replace(choice_of(GRAPH, FITTED), metric="macro_f1", class_factors=(1.25, 1.0, 4 / 3))
-    expected = "For macro F1, classes are predicted by probability times 1.25, 1.00, 1.33."
+    expected = (
+        "For macro F1, the class with the largest probability times its factor is predicted; "
+        "factors in the order of the classes: 1.25, 1.00, 1.33."
+    )
     assert blend.sentences()[2:] == [expected]
+    assert "together 80.0 with class factors; alone:" in blend.sentences()[1]
     assert len(replace(blend, class_factors=(1.0, 1.0, 1.0)).sentences()) == 2
 
 

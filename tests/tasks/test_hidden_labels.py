@@ -407,9 +407,17 @@ def test_without_attributes_only_encoders_are_compared() -> None:
     found = candidates(dict.fromkeys(BLOCKS_OF["no attributes"], ((0, 1),)), NODE_HEADS)
     encoders = ("learned", "uniform", "likely")
     assert [tuple(each) for each in found] == [
-        ("learned and uniform positives, likely links", "logistic", encoders),
-        ("learned and uniform positives", "logistic", encoders[:2]),
-        ("uniform positives", "logistic", encoders[1:2]),
+        (
+            "encoders trained on learned positives and uniform positives and likely links",
+            "logistic",
+            encoders,
+        ),
+        (
+            "encoders trained on learned positives and uniform positives",
+            "logistic",
+            encoders[:2],
+        ),
+        ("encoders trained without labels", "logistic", encoders[1:2]),
         ("boosted trees", "trees", encoders),
     ]
 
@@ -417,14 +425,14 @@ def test_without_attributes_only_encoders_are_compared() -> None:
 def test_with_likely_links_alone_nothing_else_is_read() -> None:
     found = candidates(dict.fromkeys(BLOCKS_OF["likely links alone"], ((0, 1),)), NODE_HEADS)
     assert [tuple(each) for each in found] == [
-        ("likely links", "logistic", ("likely", *ATTRIBUTE_BLOCKS)),
-        ("attributes over links", "logistic", ATTRIBUTE_BLOCKS),
-        ("attributes", "logistic", ATTRIBUTE_BLOCKS[:1]),
+        ("encoders trained with labels", "logistic", ("likely", *ATTRIBUTE_BLOCKS)),
+        ("smoothed attributes", "logistic", ATTRIBUTE_BLOCKS),
+        ("attributes alone", "logistic", ATTRIBUTE_BLOCKS[:1]),
         ("boosted trees", "trees", ("likely",)),
     ]
     found = candidates({"likely": ((0, 1),)}, NODE_HEADS)
     assert [tuple(each) for each in found] == [
-        ("likely links", "logistic", ("likely",)),
+        ("encoders trained with labels", "logistic", ("likely",)),
         ("boosted trees", "trees", ("likely",)),
     ]
 
@@ -520,7 +528,8 @@ def test_with_one_label_for_each_class_nothing_is_chosen() -> None:
         node = np.flatnonzero(graph.labels == code)[0]
         labels[node] = code
     trial = MadeUpTrial()
-    selected = chosen_with(trial, graph.with_labels(labels), recipe(3))
+    with pytest.warns(UserWarning, match="No label can be hidden, because every class has one"):
+        selected = chosen_with(trial, graph.with_labels(labels), recipe(3))
     assert selected == Selected(recipe(3).ensembles[0])
     assert not trial.shown
 
@@ -745,7 +754,8 @@ def test_with_too_few_labels_to_hide_one_head_answers() -> None:
     graph = small_graph(50)
     assert graph.labels is not None
     nodes = [int(np.flatnonzero(graph.labels == code)[0]) for code in range(graph.num_classes)]
-    model = XTCL(recipe=hidden_recipe(2), device="cpu").fit(graph, nodes)
+    with pytest.warns(UserWarning, match="No label can be hidden"):
+        model = XTCL(recipe=hidden_recipe(2), device="cpu").fit(graph, nodes)
     assert isinstance(model.head_, LogisticHead)
     assert model.choice_ is None
     assert model.predict_proba().shape == (50, graph.num_classes)
@@ -1049,9 +1059,13 @@ def test_metrics_that_cannot_be_used_are_refused() -> None:
     for metric in ("roc_auc", "average_precision"):
         with pytest.raises(UsageError, match="is for two classes, and graph 'blocks-50' has 3"):
             XTCL(recipe=QUICK, metric=metric, device="cpu").fit(graph)
-    for task in ("nodes", "links"):
-        with pytest.raises(UsageError, match="metric='macro_f1' is what hidden labels choose for"):
-            XTCL(task, metric="macro_f1", device="cpu").fit(graph)
+    with pytest.raises(UsageError, match="metric='macro_f1' is what hidden labels choose for"):
+        XTCL(metric="macro_f1", device="cpu").fit(graph)
+    with pytest.raises(UsageError, match="metric='macro_f1' is for nodes: leave it out for links"):
+        XTCL("links", metric="macro_f1", device="cpu").fit(graph)
+    for name in (HIDDEN_LABELS, QUICK):
+        with pytest.raises(UsageError, match=f"'{name}' is for nodes; for links there is '2026-"):
+            XTCL("links", recipe=name, device="cpu").fit(graph)
 
 
 @pytest.mark.slow

@@ -198,7 +198,10 @@ def _node_text(explained: NodeExplanation) -> Iterator[str | Table]:
         yield printable("  " + ", ".join(f"{name} {chance:.3f}" for name, chance in likeliest))
     yield ""
     if explained.positives:
-        yield f"Positives, which training pulled it towards ({_listed(explained.positives)}):"
+        what = "which training pulled it towards"
+        if not explained.positives_count:
+            what = "which the sampler finds alike; what predicts was not trained on them"
+        yield f"Positives, {what} ({_listed(explained.positives)}):"
         yield _positives(explained.positives[:_MAX_ROWS])
     else:
         yield "Positives: none. No node is likely enough to be alike; its own attributes decide."

@@ -66,6 +66,8 @@ class NodeExplanation:
     chances: dict[str, float]
     positives: tuple[PositiveEvidence, ...]
     neighbours: tuple[NodePrediction, ...]
+    positives_count: bool = True
+    """Whether what predicts was trained on the positives."""
 
 
 def explain_node(model: XTCL, u: int) -> NodeExplanation:
@@ -83,7 +85,14 @@ def explain_node(model: XTCL, u: int) -> NodeExplanation:
         chances,
         tuple(explain_pair(model, row, v, lookup) for v in positives[positives >= 0].tolist()),
         tuple(lookup.of(v) for v in graph.adjacency[[row]].indices.tolist()),
+        positives_count(model),
     )
+
+
+def positives_count(model: XTCL) -> bool:
+    """Whether what predicts was trained on `positives_`: hidden labels may choose otherwise."""
+    choice = model.choice_
+    return choice is None or choice.reads_sampler(choice.chosen, model.recipe_.strategy)
 
 
 def explain_pair(

@@ -74,6 +74,7 @@ class PageSummary:
     computed: Computed
     compared: tuple[tuple[str, float], ...]
     num_trained: int
+    positives_are: str
 
 
 def write_page(
@@ -103,6 +104,7 @@ def check_place(path: Path) -> None:
 
 def summarise(model: XTCL, metrics: Mapping[str, Any] | None = None) -> PageSummary:
     """Summarise a fitted or loaded model; `metrics` are those of `metrics.json`."""
+    from xtcl.inference.explain import positives_count
     from xtcl.relations.registry import relation_title
 
     check_is_fitted(model)
@@ -143,6 +145,9 @@ def summarise(model: XTCL, metrics: Mapping[str, Any] | None = None) -> PageSumm
         computed=computed(model, metrics),
         compared=_scores(compared),
         num_trained=model.training_data_.graph.num_edges if task == "links" else len(facts.trained),
+        positives_are="the nodes that training pulled it towards"
+        if positives_count(model)
+        else "nodes that the sampler finds alike, which what predicts was not trained on",
     )
 
 

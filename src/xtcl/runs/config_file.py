@@ -11,7 +11,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from xtcl.config import FitConfig, to_builtin
+from xtcl.config import RECIPES, FitConfig, to_builtin
 from xtcl.errors import DataError, UsageError, known_names
 from xtcl.files import atomic_path
 from xtcl.nn.encoder_check import check_encoder_options
@@ -118,7 +118,10 @@ def write_tuned(path: Path, described: Mapping[str, object], recipe: FitConfig) 
 def read_recipe(path: Path, task: str, encoder: str) -> StoredConfig:
     """The recipe in `path`; refuses one for another task or encoder, and what is no recipe."""
     if not path.is_file():
-        raise UsageError(f"There is no file '{path}'; name one that `xtcl tune` or a run wrote.")
+        raise UsageError(
+            f"There is no file '{path}'; name one that `xtcl tune` or a run wrote, or "
+            f"one of the recipes {', '.join(RECIPES)}."
+        )
     try:
         stored = tomllib.loads(path.read_text(encoding="utf-8"))
         for table, holds in (("recipe", "settings"), ("fit", "task and encoder")):

@@ -122,29 +122,40 @@ class Blend:
     def sentences(self) -> list[str]:
         """What was chosen, by how much, on how many labels."""
         chosen = self.chosen
-        shares = ", ".join(f"{each.name} {each.weight:.0%}" for each in chosen)
+        has_factors = len(set(self.class_factors)) > 1
+        shares = "; ".join(f"{each.name} {100 * each.weight:.0f} %" for each in chosen)
         ranked = sorted(self.members, key=lambda member: -member.accuracy)
-        alone = ", ".join(f"{each.name} {100 * each.accuracy:.1f}" for each in ranked)
+        alone = "; ".join(f"{each.name} {100 * each.accuracy:.1f}" for each in ranked)
+        together = f"{100 * self.accuracy:.1f}{' with class factors' if has_factors else ''}"
         lines = [
-            f"{self.num_hidden} hidden labels decided what predicts: {shares}.",
-            f"Percent of the hidden labels that are right: together {100 * self.accuracy:.1f}; "
-            f"alone {alone}.",
+            f"{self.num_hidden} hidden labels decided, by likelihood, what predicts: {shares}.",
+            f"Percent of the hidden labels that are right: together {together}; alone: {alone}.",
         ]
         if not any(member.encoders for member in chosen):
             lines.append(
                 "The embedding learned by contrast has no weight here: the attributes predict as "
                 "well without it, and the weights of the relations do not explain predictions."
             )
-        elif {name for member in chosen for name in member.encoders} == {"uniform"}:
+        elif self.reads_sampler(self.members) and not self.reads_sampler(chosen):
             lines.append(
-                "The sampler's positives have no weight in the predictions, only those that read "
-                "no label."
+                "The encoders that learned from the sampler's positives have no weight here."
             )
-        if len(set(self.class_factors)) > 1:
+        if has_factors:
             title = METRIC_TITLES.get(self.metric, self.metric)
             factors = ", ".join(f"{factor:.2f}" for factor in self.class_factors)
-            lines.append(f"For {title}, classes are predicted by probability times {factors}.")
+            lines.append(
+                f"For {title}, the class with the largest probability times its factor is "
+                f"predicted; factors in the order of the classes: {factors}."
+            )
         return lines
+
+    @staticmethod
+    def reads_sampler(members: Sequence[BlendMember], strategy: str = "learned") -> bool:
+        """Whether some of the members read encoders that learned from the sampler's positives.
+
+        `strategy` is that of the fit.
+        """
+        return any({LIKELY, strategy} & set(member.blocks) for member in members)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Blend:

@@ -27,6 +27,7 @@ Cost: P fits of sampler, encoders and heads with fewer labels. What reads no lab
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -97,6 +98,9 @@ CLASS_POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """How strongly rare classes may be favoured where the metric counts all classes alike."""
 
 
+_TRAINED = {"uniform": "without", LIKELY: "with"}
+
+
 class Candidate(NamedTuple):
     """A head that could answer: a name for people, its kind, and the blocks that it reads."""
 
@@ -117,7 +121,7 @@ def candidates(blocks: Blocks, heads: Sequence[str]) -> list[Candidate]:
     read = dict.fromkeys((encoders, over_links, tuple(n for n in over_links if n == "uniform")))
     compared = {_name_of(of): (*of, *attributes) for of in read if of}
     if attributes:
-        compared |= {"attributes over links": attributes, "attributes": attributes[:1]}
+        compared |= {"smoothed attributes": attributes, "attributes alone": attributes[:1]}
     found = [Candidate(name, LinearMember.kind, of) for name, of in compared.items()]
     found.append(Candidate("boosted trees", TreesMember.kind, encoders))
     return [candidate for candidate in found if candidate.kind in heads]
@@ -125,9 +129,12 @@ def candidates(blocks: Blocks, heads: Sequence[str]) -> list[Candidate]:
 
 def _name_of(encoders: Sequence[str]) -> str:
     """How people read the encoders that a candidate reads."""
-    strategies = [name for name in encoders if name != LIKELY]
-    trained = [f"{' and '.join(strategies)} positives"] if strategies else []
-    return ", ".join([*trained, *(["likely links"] if LIKELY in encoders else [])])
+    if set(encoders) <= {"uniform", LIKELY}:
+        on = [word for name, word in _TRAINED.items() if name in encoders]
+        return f"encoders trained {' and '.join(on)} labels"
+    strategies = [f"{name} positives" for name in encoders if name != LIKELY]
+    likely = ["likely links"] if LIKELY in encoders else []
+    return f"encoders trained on {' and '.join([*strategies, *likely])}"
 
 
 def choose_by_hidden_labels(data: TrainingData, config: FitConfig, trial: Trial) -> Selected:
@@ -138,7 +145,12 @@ def choose_by_hidden_labels(data: TrainingData, config: FitConfig, trial: Trial)
     part_of = stratified_folds(codes, config.hidden_parts, seed)
     parts = np.unique(part_of[part_of >= 0])
     if not len(parts):
-        return Selected(ensemble)  # every class has one label: nothing can be hidden
+        warnings.warn(
+            "No label can be hidden, because every class has one: the first head predicts, and the "
+            "recipe compares none.",
+            stacklevel=2,
+        )
+        return Selected(ensemble)
     tried: dict[Candidate, list[Tensor]] = {}
     for part in parts:
         hidden = known[part_of == part]

@@ -14,7 +14,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from xtcl.config import EnsembleConfig, FitConfig, to_builtin
+from xtcl.config import FIXED_RULES, EnsembleConfig, FitConfig, to_builtin
+from xtcl.errors import UsageError
 from xtcl.relations.view import TrainingView
 from xtcl.renamed import TASK_METHODS, warn_renamed
 from xtcl.sampling.folds import Fold
@@ -47,6 +48,10 @@ class Task(ABC):
 
     def named_recipe(self, name: str, encoder: str) -> FitConfig:
         """The recipe called `name`, one of `xtcl.config.RECIPES`, with the named encoder."""
+        if name != FIXED_RULES:
+            raise UsageError(
+                f"The recipe '{name}' is for nodes; for {self.name} there is '{FIXED_RULES}'."
+            )
         return self.recipe(encoder)
 
     @abstractmethod

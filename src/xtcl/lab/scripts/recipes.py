@@ -1,7 +1,7 @@
 """The recipes of nodes beside each other, on exploration splits.
 
     PYTHONPATH=src python -m xtcl.lab.scripts.recipes [--datasets cora,cora-noisy,...] [--splits 2]
-        [--recipes 2026-11,hidden-labels] [--device auto] [--data DIR] [--out results/recipes]
+        [--recipes 2026-11,hidden-labels,quick] [--device auto] [--data DIR] [--out results/recipes]
 
 Splits are those from seed 1000 on: what they show may change a recipe. cora-noisy is Cora with as
 many random links added as it has, and two-tasks the made graph of `hard-graphs`, without its second
@@ -53,13 +53,15 @@ def _graph(dataset: str, seed: int, context: Context) -> Graph:
 
 
 def draw(records: Sequence[Record]) -> str:
-    """The page: a row for each graph, a column for each recipe, and the paired difference.
+    """The page: a row for each graph, a column for each recipe, and paired differences.
 
     Splits that one of the recipes lacks are left out.
     """
     graphs = dict.fromkeys(record.what["dataset"] for record in records)
-    rows = [row for graph in graphs if (row := _row(graph, records))]
-    heads = ["graph", "splits", *RECIPES, "difference", *(f"{name}, s" for name in RECIPES)]
+    recipes = [name for name in RECIPES if name in {record.what["recipe"] for record in records}]
+    rows = [row for graph in graphs if (row := _row(graph, recipes, records))]
+    minus = [f"{name} minus {recipes[0]}" for name in recipes[1:]]
+    heads = ["graph", "splits", *recipes, *minus, *(f"{name}, s" for name in recipes)]
     return page(
         [
             "# Recipes of nodes",
@@ -71,14 +73,14 @@ def draw(records: Sequence[Record]) -> str:
     )
 
 
-def _row(graph: str, records: Sequence[Record]) -> list[str]:
+def _row(graph: str, recipes: Sequence[str], records: Sequence[Record]) -> list[str]:
     of_recipe: list[dict[int, Record]] = [
         {
             record.what["seed"]: record
             for record in records
             if (record.what["dataset"], record.what["recipe"]) == (graph, recipe)
         }
-        for recipe in RECIPES
+        for recipe in recipes
     ]
     seeds = sorted(set.intersection(*map(set, of_recipe)))
     if not seeds:
@@ -87,15 +89,18 @@ def _row(graph: str, records: Sequence[Record]) -> list[str]:
         np.array([[runs[seed].found[name] for seed in seeds] for runs in of_recipe])
         for name in ("figure", "seconds")
     )
-    gains = (figures[1] - figures[0]).tolist()
-    error = standard_error(gains)
     return [
         graph,
         str(len(seeds)),
         *(f"{mean:.2f}" for mean in figures.mean(axis=1)),
-        f"{np.mean(gains):+.2f}" + ("" if error is None else f" ± {error:.2f}"),
+        *(_gain(other - figures[0]) for other in figures[1:]),
         *(f"{mean:.0f}" for mean in seconds.mean(axis=1)),
     ]
+
+
+def _gain(differences: np.ndarray) -> str:
+    error = standard_error(differences.tolist())
+    return f"{differences.mean():+.2f}" + ("" if error is None else f" ± {error:.2f}")
 
 
 def main() -> None:
