@@ -38,7 +38,7 @@ _KINDS: dict[str, type[PositiveStrategy]] = {
 
 
 class MissingStrategy(PositiveStrategy):
-    """Stands in a loaded model for a strategy of its author's own, which is not in the files."""
+    """Stands in a loaded model for a user's own strategy, whose code is not in the files."""
 
     def __init__(self, kind: str, called: str) -> None:
         self.kind = kind
@@ -50,7 +50,7 @@ class MissingStrategy(PositiveStrategy):
         return self.called
 
     def configure(self, config: FitConfig) -> FitConfig:
-        """Refuse a fit: nobody knows what the positives are."""
+        """Refuse a fit: the code that chooses the positives is not stored."""
         raise self._refusal()
 
     def table(self, source: PositiveSource, number: int) -> PositiveTable:
