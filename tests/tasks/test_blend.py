@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 import torch
 from answer_runs import FIRST, tables, write_rows
 from safetensors.numpy import load, load_file, save, save_file
@@ -47,6 +48,7 @@ from xtcl.nn.functional import normalize
 from xtcl.runs.model_files import description_digest, file_digest
 from xtcl.sampling.xgsampler import XGSampler
 from xtcl.tasks import blend as module
+from xtcl.tasks import trees as trees_module
 from xtcl.tasks.blend import (
     ATTRIBUTE_BLOCKS,
     NUM_DIRECTIONS,
@@ -225,6 +227,30 @@ def test_few_directions_are_the_largest(monkeypatch: pytest.MonkeyPatch) -> None
     found = ((centred @ trees.directions.astype(np.float64)) ** 2).sum(axis=0)
     largest = np.linalg.svd(centred, compute_uv=False)[:2] ** 2
     np.testing.assert_allclose(found, largest, rtol=0.05)
+
+
+def test_with_many_attributes_means_are_of_their_main_directions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trees_module, "NUM_ATTRIBUTE_DIRECTIONS", 2)
+    trees = TreesMember.fit(ROWS, ((0, 6),), NUM_CLASSES, seed=0)
+    x = sp.csr_array(GRAPH.attributes).toarray().astype(np.float64)
+    _, singular, transposed = np.linalg.svd(x, full_matrices=False)
+    projected = x @ trees.attribute_directions.astype(np.float64)
+    np.testing.assert_allclose(np.abs(projected), np.abs(x @ transposed[:2].T), atol=1e-3)
+    np.testing.assert_allclose((projected**2).sum(axis=0), singular[:2] ** 2, rtol=1e-4)
+    read = trees.columns(ROWS, NUM_CLASSES).toarray()
+    links = GRAPH.adjacency.toarray()
+    mean = links / np.maximum(links.sum(axis=1, keepdims=True), 1)
+    expected = np.hstack([x, projected, mean @ projected, mean @ mean @ projected])
+    np.testing.assert_allclose(read[:, : expected.shape[1]], expected, atol=1e-5)
+
+
+def test_directions_of_other_attributes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees_module, "NUM_ATTRIBUTE_DIRECTIONS", 2)
+    trees = TreesMember.fit(ROWS, ((0, 6),), NUM_CLASSES, seed=0)
+    fewer = ROWS._replace(attributes=GRAPH.attributes[:, :-1])
+    assert_refused(lambda: trees.columns(fewer, NUM_CLASSES))
 
 
 def test_calibrated_trees_have_their_scores_times_the_factor() -> None:
@@ -448,6 +474,16 @@ for _kind, _name in (
 ):
     TAMPERED[f"{_kind.kind}: nan in {_name}"] = partial(filled, _kind, _name, np.nan)
     TAMPERED[f"{_kind.kind}: {_name} of another size"] = partial(resized, _kind, _name)
+
+
+def attribute_directions(tensor: np.ndarray) -> Tensors:
+    return {f"{place_of(TreesMember)}.trees.attribute_directions": tensor}
+
+
+TAMPERED |= {
+    "trees: attribute directions that are no matrix": lambda: attribute_directions(np.ones(4)),
+    "trees: nan in attribute directions": lambda: attribute_directions(np.full((4, 2), np.nan)),
+}
 
 
 def assert_refused(read: Callable[[], object]) -> None:

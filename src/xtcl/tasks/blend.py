@@ -26,7 +26,7 @@ from xtcl.graph.validation import Attributes
 from xtcl.nn.ensemble import HOPS
 from xtcl.tasks.logistic import LogisticHead
 from xtcl.tasks.metrics import METRIC_TITLES
-from xtcl.tasks.trees import BoostedTrees, fit_trees, tree_columns
+from xtcl.tasks.trees import BoostedTrees, attribute_directions, fit_trees, tree_columns
 from xtcl.training.trainer import seeded
 
 Ranges = tuple[tuple[int, int], ...]
@@ -215,7 +215,8 @@ class LinearMember:
 class TreesMember:
     r"""Boosted trees on `tree_columns` and on the main directions of some columns of the embedding.
 
-    The directions are the leading principal ones, (z_u - mean) D.
+    The directions are the leading principal ones, (z_u - mean) D. With many attributes the means of
+    the neighbours' are of main directions, too.
     """
 
     kind: ClassVar[str] = "trees"
@@ -224,6 +225,8 @@ class TreesMember:
     mean: NDArray[np.float32]
     directions: NDArray[np.float32]
     """D, [columns, number of directions]"""
+    attribute_directions: NDArray[np.float32]
+    """Those of `xtcl.tasks.trees.attribute_directions`."""
     trees: BoostedTrees
 
     @classmethod
@@ -235,9 +238,11 @@ class TreesMember:
             number = min(NUM_DIRECTIONS, *columns.shape)
             _, _, directions = torch.svd_lowrank(columns - mean, q=number, niter=4)
         known = np.flatnonzero(rows.labels >= 0)
-        read = _columns_with(rows, (columns - mean) @ directions, num_classes)[known]
+        of_attributes = attribute_directions(rows.attributes, seed)
+        projected = (columns - mean) @ directions
+        read = _columns_with(rows, of_attributes, projected, num_classes)[known]
         trees = fit_trees(read, rows.labels[known], seed=seed, folds=0)
-        return cls(ranges, mean.cpu().numpy(), directions.cpu().numpy(), trees)
+        return cls(ranges, mean.cpu().numpy(), directions.cpu().numpy(), of_attributes, trees)
 
     def columns(self, rows: HeadRows, num_classes: int) -> sp.csr_array:
         """What the trees read of every node."""
@@ -245,7 +250,7 @@ class TreesMember:
             torch.from_numpy(part).to(rows.embedding) for part in (self.mean, self.directions)
         )
         projected = (columns_of(rows.embedding, self.ranges) - mean) @ directions
-        return _columns_with(rows, projected, num_classes)
+        return _columns_with(rows, self.attribute_directions, projected, num_classes)
 
     def probabilities(self, rows: HeadRows, num_classes: int) -> OfRows:
         """The function that computes the class probabilities of a slice of the nodes."""
@@ -265,7 +270,8 @@ class TreesMember:
 
     def to_tensors(self) -> dict[str, NDArray[Any]]:
         """Everything as arrays."""
-        own = {"mean": self.mean, "directions": self.directions}
+        names = ("mean", "directions", "attribute_directions")
+        own = {name: getattr(self, name) for name in names}
         trees = {f"trees.{name}": each for name, each in self.trees.to_tensors().items()}
         return {"ranges": np.array(self.ranges, dtype=np.int64), **own, **trees}
 
@@ -279,14 +285,34 @@ class TreesMember:
                 "The tensors 'mean' and 'directions' of the saved trees do not fit each other; fit "
                 "and save the model again."
             )
+        of_attributes = _stored("attribute_directions", tensors)
+        if of_attributes.ndim != 2 or not np.isfinite(of_attributes).all():
+            raise DataError(
+                "The tensor 'attribute_directions' of the saved trees is no matrix of finite "
+                "numbers; fit and save the model again."
+            )
         trees = BoostedTrees.from_tensors(_below("trees", tensors))
-        return cls(_read_ranges(tensors, len(mean)), mean, directions, trees)
+        return cls(_read_ranges(tensors, len(mean)), mean, directions, of_attributes, trees)
 
 
-def _columns_with(rows: HeadRows, projected: Tensor, num_classes: int) -> sp.csr_array:
+def _columns_with(
+    rows: HeadRows, directions: NDArray[np.float32], projected: Tensor, num_classes: int
+) -> sp.csr_array:
     """What trees read of every node."""
+    if len(directions) != rows.attributes.shape[1]:
+        raise DataError(
+            f"The saved trees read {len(directions)} attributes, but the nodes have "
+            f"{rows.attributes.shape[1]}; fit and save the model again."
+        )
     extra = np.asarray(projected.cpu().numpy())
-    return tree_columns(rows.attributes, rows.adjacency, rows.labels, num_classes, extra=extra)
+    return tree_columns(
+        rows.attributes,
+        rows.adjacency,
+        rows.labels,
+        num_classes,
+        directions=directions,
+        extra=extra,
+    )
 
 
 _MEMBERS: dict[str, type[LinearMember | TreesMember]] = {

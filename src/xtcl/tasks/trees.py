@@ -26,6 +26,7 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
+from sklearn.utils.extmath import randomized_svd
 
 from xtcl.errors import DataError, UsageError
 from xtcl.tasks.logistic import Codes, Floats, checked_labels, inverse_temperature, stratified_folds
@@ -44,6 +45,9 @@ LIGHTGBM_SETTINGS: dict[str, Any] = {
     "verbosity": -1,
 }
 """What LightGBM is told, beside the rows a leaf has at least: a fortieth of them, 3 to 20."""
+
+NUM_ATTRIBUTE_DIRECTIONS = 64
+"""Of more attributes, the neighbours' means are of so many main directions."""
 
 _PLACES_PER_BLOCK = 2**20  # of rows and trees, or of rows and columns, that are held at a time
 
@@ -315,16 +319,22 @@ def tree_columns(
     num_classes: int,
     *,
     neighbours: bool = True,
+    directions: NDArray[np.float32] | None = None,
     extra: NDArray[Any] | None = None,
 ) -> sp.csr_array:
     """What trees read of every node: columns [V, D], float32.
 
     The attributes. With `neighbours` also the mean over a node's neighbours, the mean of their
-    means, the columns of `degree_columns` and those of `label_columns`. Then the dense columns of
+    means, the columns of `degree_columns` and those of `label_columns`. With `directions` the means
+    are of the attributes times these, beside which that product is read, too: the single words of a
+    few neighbours split few nodes apart, and cost most of the time. Then the dense columns of
     `extra`, such as directions of an embedding.
     """
     own = sp.csr_array(attributes, dtype=np.float32)
     parts = [own]
+    if directions is not None and directions.shape[1]:
+        own = sp.csr_array(np.asarray(own @ directions, dtype=np.float32))
+        parts.append(own)
     if neighbours:
         degree = np.asarray(adjacency.sum(axis=1), dtype=np.float64)
         mean = sp.diags_array(_inverse(degree).astype(np.float32), format="csr") @ adjacency
@@ -335,6 +345,21 @@ def tree_columns(
     if extra is not None:
         parts.append(sp.csr_array(np.asarray(extra, dtype=np.float32)))
     return sp.csr_array(sp.hstack(parts, format="csr", dtype=np.float32))
+
+
+def attribute_directions(attributes: Any, seed: int) -> NDArray[np.float32]:
+    """The leading right singular vectors of the attributes, [D, NUM_ATTRIBUTE_DIRECTIONS].
+
+    Of so few attributes that they are directions themselves, [D, 0]. Halko, Martinsson and Tropp,
+    "Finding Structure with Randomness", SIAM Review 53, 2011, as scikit-learn has it; O(nnz) for
+    each direction.
+    """
+    number = min(NUM_ATTRIBUTE_DIRECTIONS, *attributes.shape)
+    if attributes.shape[1] <= NUM_ATTRIBUTE_DIRECTIONS:
+        return np.zeros((attributes.shape[1], 0), dtype=np.float32)
+    rows = sp.csr_matrix(attributes, dtype=np.float32)  # scikit-learn does not know arrays
+    _, _, directions = randomized_svd(rows, number, n_iter=4, random_state=seed % 2**32)
+    return np.asarray(directions.T, dtype=np.float32)
 
 
 def degree_columns(adjacency: sp.csr_array) -> NDArray[np.float32]:
