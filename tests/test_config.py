@@ -19,6 +19,7 @@ from torch import Tensor
 
 from xtcl import config
 from xtcl.config import (
+    FIXED_RULES,
     BatchConfig,
     EncoderConfig,
     EnsembleConfig,
@@ -27,6 +28,7 @@ from xtcl.config import (
     TrainingConfig,
     to_builtin,
 )
+from xtcl.config import RECIPES as RECIPE_NAMES
 from xtcl.errors import UsageError
 from xtcl.nn.loss import contrastive_loss
 from xtcl.renamed import SETTINGS
@@ -40,6 +42,14 @@ KINDS = [(task, encoder) for task in ("nodes", "links") for encoder in ("gcn", "
 
 
 RECIPES = {f"{task} {encoder}": make_task(task).recipe(encoder) for task, encoder in KINDS}
+
+
+RECIPES |= {
+    f"nodes {encoder} {config.FIXED_RULES}": make_task("nodes").named_recipe(
+        config.FIXED_RULES, encoder
+    )
+    for encoder in ("gcn", "gat", "custom")
+}
 
 
 RECIPES |= {
@@ -456,7 +466,7 @@ def test_with_a_strategy_every_encoder_is_there_once(name: str, learns: bool) ->
     changed = NAMED.with_strategy(name, learns=learns)
     over_likely = [replace(WIDE, positives=name, messages="likely")] if learns else []
     expected = (
-        replace(WIDE, positives=name),
+        replace(WIDE, positives=name),  # the one for another strategy beside it is left out
         replace(WIDE, positives=name, weight=0.5),
         *over_likely,
         WIDE,  # that of the recipe, whichever it is
@@ -467,9 +477,42 @@ def test_with_a_strategy_every_encoder_is_there_once(name: str, learns: bool) ->
 
 
 def test_encoders_without_a_strategy_of_their_own_stay_as_they_are() -> None:
+    found = 0
     for recipe in RECIPES.values():
+        own = [each.positives for plan in recipe.ensembles for each in plan.encoders]
+        if any(own):  # hidden labels choose: tried above and below
+            continue
         changed = recipe.with_strategy("uniform", learns=False)
         assert changed == replace(recipe, strategy="uniform")
+        found += 1
+    assert found == len(RECIPES) - 3  # those of nodes, with each encoder
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "gat"])
+def test_the_default_for_nodes_with_one_strategy(encoder: str) -> None:
+    """The encoder over likely links stays where the strategy learns, those of the first always."""
+    recipe = make_task("nodes").recipe(encoder)
+    encoders = recipe.ensembles[0].encoders
+    assert all(each.positives for each in encoders)
+    *uniform, learned, likely = encoders
+    assert [each.messages for each in encoders] == ["links"] * (len(uniform) + 1) + ["likely"]
+    assert {each.positives for each in uniform} != {learned.positives}
+    for name, learns in (("learned", True), ("uniform", False), ("learned+uniform", True)):
+        changed = recipe.with_strategy(name, learns=learns).ensembles[0].encoders
+        kept = (*uniform, likely) if learns else uniform
+        assert changed == tuple(replace(each, positives=name) for each in kept)
+
+
+def test_the_default_for_nodes_is_that_of_hidden_labels() -> None:
+    for encoder in ("gcn", "gat", "custom"):
+        nodes, links = make_task("nodes"), make_task("links")
+        assert nodes.recipe(encoder) == nodes.named_recipe(config.HIDDEN_LABELS, encoder)
+        assert nodes.recipe(encoder) != nodes.named_recipe(config.FIXED_RULES, encoder)
+        assert nodes.recipe(encoder).hidden_parts == 3
+        assert nodes.named_recipe(config.FIXED_RULES, encoder).hidden_parts == 0
+        assert links.recipe(encoder) == links.named_recipe(config.FIXED_RULES, encoder)
+        quick = nodes.named_recipe(config.QUICK, encoder)
+        assert (quick.strategy, quick.heads) == ("uniform", ("logistic",))
 
 
 def test_encoders_over_likely_links_alone_need_a_strategy_that_learns() -> None:
@@ -487,3 +530,15 @@ def test_the_named_recipes_survive_a_file() -> None:
             for through in THROUGH:
                 assert FitConfig.from_dict(through(recipe)) == recipe
             assert recipe.validated() is recipe
+
+
+def test_as_in_the_paper_all_relations_choose_positives() -> None:
+    """Hidden labels give each encoder a strategy of its own, which the paper has not."""
+    nodes = make_task("nodes")
+    for name in RECIPE_NAMES:
+        recipe = nodes.named_recipe(name, "gcn")
+        assert recipe.as_in_paper("gcn") == nodes.named_recipe(FIXED_RULES, "gcn").as_in_paper(
+            "gcn"
+        )
+    mixed = replace(nodes.named_recipe(FIXED_RULES, "gcn"), strategy="uniform")
+    assert mixed.as_in_paper("gcn").strategy == "uniform"

@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 from small_runs import small_graph, small_model, small_split
 from torch import Tensor, nn
 
-from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, TrainingConfig
+from xtcl.config import FIXED_RULES, EncoderConfig, EnsembleConfig, FitConfig, TrainingConfig
 from xtcl.device import pick_device
 from xtcl.errors import BudgetError, DataError, UsageError
 from xtcl.estimator import XTCL
@@ -178,8 +178,10 @@ def test_without_labels() -> None:
     with pytest.raises(DataError, match=r"'bare' has no labels.*task='links'"):
         small_model().fit(bare)
     unknown = graph.with_labels(np.full(80, -1))
-    with pytest.raises(DataError, match=r"two labelled training nodes and got 0"):
+    with pytest.raises(DataError, match=r"'blocks-80' has no known label to train on"):
         small_model().fit(unknown)
+    with pytest.raises(DataError, match=r"two labelled training nodes and got 0"):
+        small_model(recipe=FIXED_RULES).fit(unknown)
     model = small_model("links").fit(bare)
     assert "label-distribution" not in relation_set(model)
 

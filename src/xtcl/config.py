@@ -378,16 +378,20 @@ class FitConfig:
         return replace(self, ensembles=tuple(each.map_encoders(change) for each in self.ensembles))
 
     def with_strategy(self, name: str, *, learns: bool) -> FitConfig:
-        """The recipe with one strategy of positives for every encoder, each encoder once.
+        """The recipe with one strategy of positives for every encoder.
 
-        Likely links are the sampler's, so encoders over them stay only where the strategy `learns`.
+        Encoders that are there for another strategy beside the first are left out. Likely links are
+        the sampler's, so encoders over them stay only where the strategy `learns`.
         """
 
         def changed(ensemble: EnsembleConfig) -> EnsembleConfig:
-            kept = [each for each in ensemble.encoders if learns or each.messages == "links"]
-            named = [replace(each, positives=each.positives and name) for each in kept]
-            distinct = [each for at, each in enumerate(named) if each not in named[:at]]
-            return replace(ensemble, encoders=tuple(distinct))
+            first = ensemble.encoders[0].positives
+            kept = [
+                replace(each, positives=each.positives and name)
+                for each in ensemble.encoders
+                if (learns if each.messages == "likely" else each.positives in (first, None))
+            ]
+            return replace(ensemble, encoders=tuple(kept))
 
         return replace(self, strategy=name, ensembles=tuple(map(changed, self.ensembles)))
 
@@ -439,7 +443,8 @@ class FitConfig:
             positives=self.positives,
             num_positives_per_step=None,
             ensembles=(EnsembleConfig((single,)),),
-            strategy=self.strategy,
+            # Where hidden labels choose, each encoder has a strategy of its own.
+            strategy="learned" if self.hidden_parts else self.strategy,
             hops=self.hops,
         )
 

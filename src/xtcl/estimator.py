@@ -108,10 +108,10 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
     sampler : "xtcl" or "paper"
         "paper" is Algorithm 1 and Equation 1 as printed; see `FitConfig.as_in_paper`.
     recipe : FitConfig, name or None
-        Every setting of the fit at once, as `xtcl tune` finds it; None is the task's own. By name:
-        "2026-11", the default; "hidden-labels", where labels hidden from the fit choose what
-        predicts for nodes, in about three times the seconds; "quick", the same with fewer
-        candidates, in about the seconds of the default.
+        Every setting of the fit at once, as `xtcl tune` finds it; None is the task's own. For nodes
+        by name: "hidden-labels", the default, where labels hidden from the fit choose what
+        predicts; "quick", the same with fewer candidates, in less than a third of the seconds;
+        "2026-11", the default before, with fixed rules.
     metric : str or None
         What hidden labels choose for, where the recipe asks them, instead of accuracy: also
         "balanced_accuracy", "macro_f1", "log_loss", "roc_auc" or "average_precision".
@@ -120,7 +120,7 @@ class XTCL(BaseEstimator):  # type: ignore[misc]
         encoder.
     positives : int, name, PositiveStrategy or None
         A number is the paper's B, instead of the recipe's. A name or an object is the strategy by
-        which positives are chosen: "learned" (the recipe's), "uniform", "same-label", "naive", a
+        which positives are chosen: "learned", "uniform", "same-label", "naive", a
         mixture such as "learned+uniform", or your own; see `xtcl.sampling.strategies`.
     quantiles : sequence of float or None
         The quantiles of a row at which its thresholds lie, instead of the recipe's.

@@ -10,11 +10,12 @@ from pathlib import Path
 
 
 @contextmanager
-def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_path(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary path in the same folder that becomes `path` if the block succeeds.
 
     The content is on the disk before the name changes, so that a crash leaves either the old file
-    or the new one. If the block fails, the temporary file goes and `path` stays as it was.
+    or the new one; not if `durable` is off, for folders that no crash outlives. If the block fails,
+    the temporary file goes and `path` stays as it was.
     """
     target = Path(path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
@@ -23,12 +24,13 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(_usual_mode(target))
-        _sync(temporary)
+        if durable:
+            _sync(temporary)
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    if os.name == "posix":  # the rename itself lives in the folder
+    if durable and os.name == "posix":  # the rename itself lives in the folder
         _sync(target.parent)
 
 

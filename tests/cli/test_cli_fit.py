@@ -17,8 +17,11 @@ from small_runs import (
     Interrupter,
     Recorder,
     files_of,
+    hidden_stages,
+    hiding_less,
     shrink_recipes,
     small_graph,
+    stages_of,
 )
 from typer.testing import CliRunner, Result
 
@@ -35,6 +38,7 @@ from xtcl.cli.console import Bars
 from xtcl.cli.fit import left_out_sentence
 from xtcl.cli.main import app
 from xtcl.cli.options import TaskName
+from xtcl.config import FIXED_RULES, HIDDEN_LABELS
 from xtcl.estimator import XTCL
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
@@ -46,7 +50,17 @@ from xtcl.tasks import make_task
 from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.node_classification import NodeClassification
 
-JOINED = [TRAINING] * len(NodeClassification().recipe("gcn").ensembles[0].encoders)
+DEFAULT = NodeClassification().recipe("gcn")
+
+
+# With `shrink_recipes`: the stages of the first hidden part, of the second, and after the choice.
+SMALL = hiding_less(DEFAULT)
+FIRST, LATER, LAST = stages_of(SMALL, first=True), stages_of(SMALL), stages_of(SMALL, last=True)
+IN_PARTS = [*FIRST, *LATER].count(TRAINING)
+
+
+FIXED = NodeClassification().named_recipe(FIXED_RULES, "gcn")
+JOINED = [TRAINING] * len(FIXED.ensembles[0].encoders)
 
 
 TRIED = [TRAINING] * len(LinkPrediction().recipe("gcn").ensembles)
@@ -100,8 +114,10 @@ def test_nodes(graph_file: Path, tmp_path: Path) -> None:
         "seconds",
         "identity",
         "base_rate",
+        "choice",
         "out",
     }
+    assert output["choice"][0].startswith(f"{len(split.train)} hidden labels decided, ")
     labels = graph.labels[split.test].tolist()
     assert output["base_rate"] == max(labels.count(c) for c in range(3)) / len(labels)
     stored = json.loads((tmp_path / "run" / "metrics.json").read_text())
@@ -413,15 +429,19 @@ def interrupt(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("task", "training", "left"),
+    ("task", "config", "training", "left"),
     [
-        ("nodes", 1, JOINED),
-        ("links", 1, [*TRIED, COUNTING, FINDING, TRAINING]),  # while plans are tried
-        ("links", len(TRIED) + 1, [TRAINING]),  # after one was chosen
+        ("nodes", HIDDEN_LABELS, 1, [*FIRST[FIRST.index(TRAINING) :], *LATER, *LAST]),
+        # After the choice encoders are trained again that the parts had shared.
+        ("nodes", HIDDEN_LABELS, IN_PARTS + 1, [FINDING, *[TRAINING] * FIRST.count(TRAINING)]),
+        ("nodes", FIXED_RULES, 1, JOINED),
+        ("links", None, 1, [*TRIED, COUNTING, FINDING, TRAINING]),  # while plans are tried
+        ("links", None, len(TRIED) + 1, [TRAINING]),  # after one was chosen
     ],
 )
 def test_an_interrupted_fit_goes_on(
     task: str,
+    config: str | None,
     training: int,
     left: list[str],
     graph_file: Path,
@@ -430,6 +450,8 @@ def test_an_interrupted_fit_goes_on(
 ) -> None:
     shrink_recipes(monkeypatch)
     options = ["--task", task]
+    if config == FIXED_RULES:
+        options += ["--config", config]  # hidden labels are the default
     assert fit(graph_file, tmp_path / "whole", *options).exit_code == 0
     out = tmp_path / "run"
     interrupt(monkeypatch, (TRAINING, training, 1), None)
@@ -459,7 +481,7 @@ def test_without_resume_or_for_another_fit_all_begins_anew(
     heard = Recorder()
     interrupt(monkeypatch, None, heard)
     assert fit(graph_file, tmp_path / "run", *options).exit_code == 0
-    assert heard.names == [COUNTING, FINDING, *JOINED]
+    assert heard.names == hidden_stages(DEFAULT)
     assert comparable(tmp_path / "run") == comparable(tmp_path / "whole")
 
 

@@ -263,3 +263,21 @@ def test_a_bug_stays_a_bug() -> None:
 
     with pytest.raises(RuntimeError, match="five"):
         command()
+
+
+@pytest.mark.parametrize(
+    "recipes",
+    [
+        ("--quick", "--config", "2026-11"),
+        ("--sampler", "paper", "--quick"),
+        ("--sampler", "paper", "--config", "quick"),
+    ],
+)
+def test_one_recipe_at_a_time(recipes: tuple[str, ...], graph_file: Path, tmp_path: Path) -> None:
+    refused = invoke("fit", str(graph_file), "--out", str(tmp_path / "run"), *recipes)
+    assert_refused(refused, USAGE, "is a recipe of its own")
+
+
+def test_the_quick_recipe_is_for_nodes(graph_file: Path, tmp_path: Path) -> None:
+    asked = ("--task", "links", "--quick", "--out", str(tmp_path / "run"))
+    assert_refused(invoke("fit", str(graph_file), *asked), USAGE, "'quick' is for nodes")

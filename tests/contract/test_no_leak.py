@@ -28,12 +28,12 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from xtcl.cli.main import app
-from xtcl.config import HIDDEN_LABELS
+from xtcl.config import FIXED_RULES, HIDDEN_LABELS, QUICK
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, check_no_leak
 from xtcl.sampling.xgsampler import counts_to_arrays
-from xtcl.tasks import hidden_labels
+from xtcl.tasks import hidden_labels, make_task
 from xtcl.tasks.fit import Trial, fit_task
 from xtcl.tasks.logistic import stratified_folds
 from xtcl.tasks.node_classification import NodeClassification
@@ -184,11 +184,30 @@ def test_the_test_side_leaves_no_trace_in_what_is_kept_on_the_way(
     assert kept[0] == kept[1]
     names = {path.rpartition("/")[2].removesuffix(".safetensors") for path in kept[0]}
     folds = {f"counts-{fold}" for fold in range(5)}  # which a resumed stage reads
-    assert names - {"training"} == {"choice", "counts", "positives"} | folds
+    expected = {"choice", "counts", "positives"} | folds
+    recipe = make_task(task).recipe(encoder)
+    if task == "nodes":
+        named = {member.positives for member in recipe.ensembles[0].encoders}
+        expected |= {f"positives-{name}" for name in named - {recipe.strategy}} | {"likely-links"}
+    assert names - {"training"} == expected
     assert "training" in names or task == "links"  # hidden links may end it before it is kept
-    # Links: relations and sampler also ran on the links that were not hidden for the choice.
+    # Relations and sampler also ran on the labels and links that were not hidden for the choice.
     counted = [path for path in kept[0] if path.endswith("counts.safetensors")]
-    assert len(counted) == (2 if task == "links" else 1)
+    assert len(counted) == 1 + (1 if task == "links" else recipe.hidden_parts)
+
+
+@pytest.mark.parametrize("name", [FIXED_RULES, QUICK])
+def test_the_test_side_leaves_no_trace_by_the_other_recipes(name: str, tmp_path: Path) -> None:
+    sides = whole("nodes")
+    kept, answers = [], []
+    for folder, (graph, split) in {"a": sides, "b": other_test_side(*sides)}.items():
+        model = small_model(recipe=name)
+        model.fit(graph, split, checkpoints=Checkpoints(tmp_path / folder))
+        kept.append(files_of(tmp_path / folder))
+        answers.append(model.predict_proba().tobytes())
+    assert kept[0] == kept[1]
+    assert answers[0] == answers[1]
+    assert any("hidden-0" in path for path in kept[0]) is (name == QUICK)
 
 
 def test_a_training_link_does_leave_a_trace_in_the_choice(tmp_path: Path) -> None:
@@ -244,13 +263,14 @@ def test_a_fit_needs_no_test_links_at_all(use_labels: bool) -> None:
     )
 
 
-# Recipes in which hidden labels choose: neither the test side nor the hidden part reaches a fit.
+# By default hidden labels choose for nodes: neither they nor the test side reach a fit.
 
 
 def hidden_fit(sides: Sides, folder: Path) -> tuple[XTCL, dict[str, bytes], dict[str, bytes]]:
     """A fit by the recipe, every file of its run, and all that was kept on the way."""
     graph, split = sides
-    model = XTCL(recipe=HIDDEN_LABELS, device="cpu")
+    model = XTCL(device="cpu")
+    assert model.resolved_recipe() == XTCL(recipe=HIDDEN_LABELS).resolved_recipe()
     model.fit(graph, split, checkpoints=Checkpoints(folder / "kept"))
     model.save(folder / "run")
     return model, files_of(folder / "run"), files_of(folder / "kept")
@@ -316,7 +336,7 @@ def seen_parts(
         patched.setattr(hidden_labels, "_hidden_scores", watched_scores)
         patched.setattr(hidden_labels, "stratified_folds", lambda *_: part_of)
         task = NodeClassification()
-        fit_task(data, task, task.named_recipe(HIDDEN_LABELS, "gcn"))
+        fit_task(data, task, task.recipe("gcn"))
     return parts
 
 

@@ -28,7 +28,9 @@ def fit(nodes: int, degree: int, cap: int, memory: str) -> None:
     set_mmap_threshold()
     bars = Bars(Console(stderr=True, quiet=True))
     model = XTCL(cap=cap or None, width=128, epochs=1, memory=memory, device="cpu", progress=bars)
-    # What libraries map and never touch is no memory: the limit counts from here on.
+    # What libraries map and never touch is no memory: the limit counts from a first fit on.
+    small = block_model(60, num_attributes=8, mean_degree=4)
+    XTCL(epochs=1, width=8, device="cpu").fit(small, node_split(small, 0.5, seed=0))
     allowed = status_bytes("VmSize") + parse_memory(memory) - status_bytes("VmRSS")
     resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
     model.fit(graph, split)

@@ -11,7 +11,7 @@ import torch
 from scipy.special import softmax
 from small_runs import narrow, small_graph
 
-from xtcl.config import HIDDEN_LABELS, QUICK, EncoderConfig, EnsembleConfig, FitConfig
+from xtcl.config import HIDDEN_LABELS, EncoderConfig, EnsembleConfig, FitConfig
 from xtcl.graph.graph import Graph
 from xtcl.tasks.blend import (
     Blend,
@@ -23,7 +23,7 @@ from xtcl.tasks.blend import (
     column_blocks,
 )
 from xtcl.tasks.logistic import Floats, LogisticHead
-from xtcl.tasks.node_classification import NodeClassification, hidden_labels_recipe
+from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.results import FittedEmbedding
 from xtcl.tasks.training_data import TrainingData
 from xtcl.tasks.trees import tree_columns
@@ -45,14 +45,17 @@ def hidden_recipe(epochs: int = 3) -> FitConfig:
 
 
 def shrink_hidden_recipe(monkeypatch: pytest.MonkeyPatch, epochs: int = 3) -> None:
-    """Let `XTCL` take the recipes in which hidden labels choose in small, by name."""
+    """Make the recipes for nodes small, by name and the default, with all heads."""
+    recipe, named_recipe = NodeClassification.recipe, NodeClassification.named_recipe
 
-    def small(task: NodeClassification, name: str, encoder: str) -> FitConfig:
-        if name in (HIDDEN_LABELS, QUICK):
-            return narrow(hidden_labels_recipe(encoder, quick=name == QUICK), epochs)
-        return narrow(task.recipe(encoder), epochs)
+    def small(task: NodeClassification, encoder: str) -> FitConfig:
+        return narrow(recipe(task, encoder), epochs)
 
-    monkeypatch.setattr(NodeClassification, "named_recipe", small)
+    def small_named(task: NodeClassification, name: str, encoder: str) -> FitConfig:
+        return narrow(named_recipe(task, name, encoder), epochs)
+
+    monkeypatch.setattr(NodeClassification, "recipe", small)
+    monkeypatch.setattr(NodeClassification, "named_recipe", small_named)
 
 
 def equal_weights(monkeypatch: pytest.MonkeyPatch) -> None:

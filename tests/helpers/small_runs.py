@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,11 +22,13 @@ from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit, link_split, node_split
 from xtcl.progress import Advance, Progress
+from xtcl.sampling.strategies import make_strategy
 from xtcl.tasks.link_prediction import LinkPrediction
 from xtcl.tasks.node_classification import NodeClassification
 from xtcl.tasks.task import Task
 
 COUNTING, FINDING, TRAINING = "learning which relations matter", "finding positives", "training"
+LIKELY_LINKS, COMPARING = "finding likely links", "comparing heads"
 
 
 def small_graph(num_nodes: int = 80, seed: int = 0) -> Graph:
@@ -63,15 +65,66 @@ def early_stopping_recipe(encoder: str = "gcn", epochs: int = 40) -> FitConfig:
     return recipe
 
 
+def reads_no_label(recipe: FitConfig, encoder: EncoderConfig) -> bool:
+    """Whether an encoder is the same whatever labels are hidden, so that it is trained once."""
+    strategy = make_strategy(encoder.positives or recipe.strategy)
+    return encoder.messages == "links" and not strategy.reads_labels
+
+
+def stages_of(recipe: FitConfig, *, first: bool = False, last: bool = False) -> list[str]:
+    """The stages of a hidden part, or those after the last part; the `first` trains all encoders.
+
+    So does what goes on from a choice that was saved, where it is `first` and `last`.
+    """
+    encoders = recipe.ensembles[0].encoders
+    trained = [each for each in encoders if first or not reads_no_label(recipe, each)]
+    named = [each.positives or recipe.strategy for each in trained]
+    strategies = dict.fromkeys([recipe.strategy, *named] if last else named)
+    likely = [LIKELY_LINKS] if any(each.messages == "likely" for each in encoders) else []
+    stages = [COUNTING, *[FINDING] * len(strategies), *likely, *[TRAINING] * len(trained)]
+    return stages if last else [*stages, COMPARING]
+
+
+def hidden_stages(recipe: FitConfig) -> list[str]:
+    """The stages of a whole fit in which hidden labels choose."""
+    later = stages_of(recipe) * (recipe.hidden_parts - 1)
+    return [*stages_of(recipe, first=True), *later, *stages_of(recipe, last=True)]
+
+
+def hiding_less(recipe: FitConfig) -> FitConfig:
+    """Two hidden parts and logistic heads alone, where hidden labels choose: in half the time."""
+    if not recipe.hidden_parts:
+        return recipe
+    return replace(recipe, hidden_parts=2, heads=("logistic",))
+
+
 def shrink_recipes(
     monkeypatch: pytest.MonkeyPatch,
     epochs: int = 40,
     tasks: Sequence[type[Task]] = (NodeClassification, LinkPrediction),
 ) -> None:
-    """Give the tasks small recipes of their usual form, for commands that take no settings."""
+    """Give the tasks small recipes of their usual form, for commands that take no settings.
+
+    Those in which hidden labels choose have two parts and no trees.
+    """
     for task in tasks:
-        small = {encoder: narrow(task().recipe(encoder), epochs) for encoder in ("gcn", "gat")}
-        monkeypatch.setattr(task, "recipe", lambda _, encoder, small=small: small[encoder])
+        recipe, named_recipe = task.recipe, task.named_recipe
+
+        def small(
+            task: Task, encoder: str, recipe: Callable[[Task, str], FitConfig] = recipe
+        ) -> FitConfig:
+            return hiding_less(narrow(recipe(task, encoder), epochs))
+
+        def small_named(
+            task: Task,
+            name: str,
+            encoder: str,
+            named_recipe: Callable[[Task, str, str], FitConfig] = named_recipe,
+        ) -> FitConfig:
+            return hiding_less(narrow(named_recipe(task, name, encoder), epochs))
+
+        monkeypatch.setattr(task, "recipe", small)
+        monkeypatch.setattr(task, "named_recipe", small_named)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

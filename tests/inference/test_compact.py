@@ -14,6 +14,7 @@ from scipy.special import expit, softmax
 from small_runs import small_graph, small_model, small_split
 
 from xtcl import XTCL, block_model, read_tables
+from xtcl.config import FIXED_RULES
 from xtcl.errors import DataError, NotFittedError
 from xtcl.inference import compact
 from xtcl.inference.compact import CompactMap, equalising_rotation, fit_compact_map
@@ -219,11 +220,23 @@ def test_a_new_node_that_is_like_a_node_of_the_fit_has_its_row() -> None:
     nodes["kind"] = ["yes" if code else "no" for code in np.asarray(graph.labels)]
     ends = graph.edges[:, (graph.edges != alone).all(axis=0)].T
     links = pd.DataFrame([[f"n{u}", f"n{v}"] for u, v in ends], columns=["u", "v"])
-    model = small_model(epochs=3).fit(read_tables(nodes, links, label="kind"))
+    table = read_tables(nodes, links, label="kind")
     copy = nodes.iloc[[alone]].drop(columns="kind").assign(id="copy")
+    model = small_model(recipe=FIXED_RULES, epochs=3).fit(table)
     for full in (False, True):
         found = model.embed_new(copy, full=full).loc["copy"]
         np.testing.assert_allclose(found, model.embedding_frame(full).loc["n49"], atol=1e-4)
+    # By default one encoder passes messages over likely links. A copy has others, for a node is
+    # never likely to be linked to itself.
+    model = small_model(epochs=3).fit(table)
+    found = model.embed_new(copy, full=True).loc["copy"].to_numpy()
+    expected = model.embedding_frame(full=True).loc["n49"].to_numpy()
+    over_likely = [member.messages == "likely" for member in model.plan_.encoders]
+    assert sum(over_likely) == 1
+    same = np.ones(len(found), dtype=bool)
+    same[: 8 * len(over_likely)] = ~np.repeat(over_likely, 8)
+    np.testing.assert_allclose(found[same], expected[same], atol=1e-4)
+    assert np.abs(found - expected).max() > 1e-3
 
 
 @pytest.mark.parametrize("task", ["nodes", "links"])

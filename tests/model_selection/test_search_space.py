@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig
+from xtcl.config import FIXED_RULES, HIDDEN_LABELS, EncoderConfig, EnsembleConfig, FitConfig
 from xtcl.model_selection.search_space import (
     LINK_PARAMETERS,
     NODE_PARAMETERS,
@@ -69,33 +69,40 @@ def test_knobs_that_turn_nothing_are_left_out() -> None:
     }
 
 
-def test_nodes() -> None:
-    recipe = make_task("nodes").recipe("gcn")
-    linear, deep = recipe.ensembles[0].encoders
+@pytest.mark.parametrize("name", [FIXED_RULES, HIDDEN_LABELS])
+def test_nodes(name: str) -> None:
+    recipe = make_task("nodes").named_recipe(name, "gcn")
+    before = recipe.ensembles[0].encoders
+    linear, deep = before[:2]
+    assert (len(before) == 2) is (name == FIXED_RULES)
 
     def with_value(name: str, place: object) -> FitConfig:
         return parameter(name, NODE_PARAMETERS).apply(recipe, place)
 
-    def both(changed: FitConfig) -> tuple[EncoderConfig, EncoderConfig]:
-        first, second = changed.ensembles[0].encoders
-        return first, second
+    def all_of(changed: FitConfig) -> tuple[EncoderConfig, ...]:
+        return changed.ensembles[0].encoders
 
-    for shift, chance in ((-0.4, 0.4), (0.15, 0.95), (0.5, 0.98), (-2.0, 0.0)):
+    usual = recipe.min_probability
+    assert usual == (0.8 if name == FIXED_RULES else 0.0)
+    for shift in (-0.4, 0.15, 0.5, -2.0, 1.5):
+        chance = min(max(usual + shift, 0.0), 0.98)
         assert with_value("least chance", shift).min_probability == pytest.approx(chance)
 
-    first, second = both(with_value("epochs", 2.5))
-    assert first.training.epochs == round(2.5 * linear.training.epochs)
-    assert second.training.epochs == round(2.5 * deep.training.epochs)
-    assert both(with_value("epochs", 1e-9))[0].training.epochs == 1
-    first, second = both(with_value("temperature", 0.5))
-    assert first.training.temperature == linear.training.temperature / 2
-    assert second.training.temperature == deep.training.temperature / 2
-    first, second = both(with_value("restart", 2.0))
+    longer = all_of(with_value("epochs", 2.5))
+    for member, old in zip(longer, before, strict=True):
+        assert member.training.epochs == round(2.5 * old.training.epochs)
+    assert all_of(with_value("epochs", 1e-9))[0].training.epochs == 1
+    colder = all_of(with_value("temperature", 0.5))
+    for member, old in zip(colder, before, strict=True):
+        assert member.training.temperature == old.training.temperature / 2
+    first, second, *others = all_of(with_value("restart", 2.0))
     assert first.encoder == linear.encoder | {"restart": 0.4}
     assert second == deep  # it has none
-    assert both(with_value("hops", 0.4))[0].encoder == linear.encoder | {"hops": 4}
-    first, second = both(with_value("further members", 2.0))
-    assert (first, second.weight) == (linear, 2 * deep.weight)
+    assert [each.encoder["restart"] for each in others] == [0.4] * (len(before) - 2)
+    assert all_of(with_value("hops", 0.4))[0].encoder == linear.encoder | {"hops": 4}
+    first, *others = all_of(with_value("further members", 2.0))
+    assert first == linear
+    assert [each.weight for each in others] == [2 * each.weight for each in before[1:]]
     assert (
         with_value("attributes", 0.5).ensembles[0].attributes == recipe.ensembles[0].attributes / 2
     )

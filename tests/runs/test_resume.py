@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,20 +12,32 @@ import numpy as np
 import pytest
 import torch
 from small_runs import (
+    COMPARING,
     COUNTING,
     FINDING,
+    LIKELY_LINKS,
     TRAINING,
     Interrupter,
     Recorder,
     early_stopping_recipe,
+    hidden_stages,
     narrow,
     saved_files,
     small_graph,
     small_model,
     small_split,
+    stages_of,
 )
 
-from xtcl.config import BatchConfig, EncoderConfig, EnsembleConfig, FitConfig
+from xtcl.config import (
+    FIXED_RULES,
+    HIDDEN_LABELS,
+    QUICK,
+    BatchConfig,
+    EncoderConfig,
+    EnsembleConfig,
+    FitConfig,
+)
 from xtcl.errors import DataError
 from xtcl.estimator import XTCL
 from xtcl.graph.graph import Graph
@@ -43,58 +56,114 @@ pytestmark = pytest.mark.slow
 EPOCHS = 25
 
 
-MEMBERS = len(NodeClassification().recipe("gcn").ensembles[0].encoders)
+LINKS, FIXED = ("links", "gcn", None), ("nodes", "gcn", FIXED_RULES)
+NODES, ATTENTION = ("nodes", "gcn", None), ("nodes", "gat", None)
+Kind = tuple[str, str, str | None]
+"""Task, encoder, and the name of a recipe that is not the default."""
 
 
 PLANS = len(LinkPrediction().recipe("gcn").ensembles)
 
 
-JOINED, TRIED, FOLLOWED = [TRAINING] * MEMBERS, [TRAINING] * PLANS, [COUNTING, FINDING, TRAINING]
+TRIED, FOLLOWED = [TRAINING] * PLANS, [COUNTING, FINDING, TRAINING]
+JOINED = [TRAINING] * 2
+"""The encoders of the fixed rules."""
 
 
-def fit_small(task: str, encoder: str = "gcn", **settings: Any) -> XTCL:
+DEFAULT = NodeClassification().recipe("gcn")
+
+
+FIRST, LATER = stages_of(DEFAULT, first=True), stages_of(DEFAULT)
+LAST, AGAIN = stages_of(DEFAULT, last=True), stages_of(DEFAULT, first=True, last=True)
+"""After the choice; and after it was read from a checkpoint, where every encoder is trained."""
+
+
+ALL, OTHERS = FIRST.count(TRAINING), LATER.count(TRAINING)
+"""Encoders, and those that read labels and are trained for each part."""
+
+
+IN_PARTS = ALL + (DEFAULT.hidden_parts - 1) * OTHERS
+"""Trainings before the choice."""
+
+
+def since(name: str, stages: list[str]) -> list[str]:
+    """The stages from the first one called `name`."""
+    return stages[stages.index(name) :]
+
+
+def trained(*parts: list[str]) -> list[str]:
+    """What is gone through again of hidden parts that were done: nothing of it is computed."""
+    return [name for part in parts for name in part if name in (TRAINING, COMPARING)]
+
+
+def fit_small(task: str, encoder: str = "gcn", recipe: str | None = None, **settings: Any) -> XTCL:
     graph = small_graph()
     checkpoints = settings.pop("checkpoints", None)
-    model = small_model(task, encoder, epochs=EPOCHS, **settings)
+    model = small_model(task, encoder, recipe=recipe, epochs=EPOCHS, **settings)
     return model.fit(graph, small_split(graph, task), checkpoints=checkpoints)
 
 
 @pytest.fixture(scope="module")
-def undisturbed(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> dict[tuple[str, str], dict[str, bytes]]:
-    kinds = [("nodes", "gcn"), ("nodes", "gat"), ("links", "gcn")]
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, dict[str, bytes]]:
     return {
-        kind: saved_files(fit_small(*kind), tmp_path_factory.mktemp("-".join(kind)))
-        for kind in kinds
+        kind: saved_files(fit_small(*kind), tmp_path_factory.mktemp("-".join(map(str, kind))))
+        for kind in (NODES, ATTENTION, FIXED, LINKS)
     }
+
+
+def epochs_before(kind: Kind, moment: tuple[str, int, int], trainings: int) -> list[int]:
+    """How many epochs of each training of the resumed fit had been done before."""
+    name, occurrence, step = moment
+    if kind == LINKS:  # nothing is kept of a trial
+        followed = name == TRAINING and occurrence > PLANS
+        return [0] * (trainings - 1) + [step if followed else 0]
+    stages = JOINED if kind == FIXED else hidden_stages(DEFAULT)
+    if name not in stages:
+        return [0] * trainings
+    place = [at for at, each in enumerate(stages) if each == name][occurrence - 1]
+    done = [EPOCHS] * stages[:place].count(TRAINING) + [step] * (name == TRAINING)
+    if len(done) > IN_PARTS or trainings == ALL:  # the choice was saved
+        done = [0] * (ALL - OTHERS) + done[IN_PARTS:] if kind != FIXED else done
+    return done + [0] * (trainings - len(done))
 
 
 @pytest.mark.parametrize(
     ("kind", "moment", "left"),
     [
-        (("nodes", "gcn"), (COUNTING, 1, 2), [COUNTING, FINDING, *JOINED]),
-        (("nodes", "gcn"), (FINDING, 1, 1), [FINDING, *JOINED]),
-        (("nodes", "gcn"), (TRAINING, 1, 3), JOINED),
-        (("nodes", "gcn"), (TRAINING, 1, 12), JOINED),
-        (("nodes", "gcn"), (TRAINING, MEMBERS, 12), JOINED),
-        (("nodes", "gat"), (TRAINING, 1, 12), JOINED),
-        (("nodes", "gat"), (TRAINING, 1, EPOCHS), JOINED),
+        (FIXED, (COUNTING, 1, 2), [COUNTING, FINDING, *JOINED]),
+        (FIXED, (FINDING, 1, 1), [FINDING, *JOINED]),
+        (FIXED, (TRAINING, 1, 3), JOINED),
+        (FIXED, (TRAINING, 2, 12), JOINED),
+        # By default the labels of three parts are hidden in turn.
+        (NODES, (COUNTING, 1, 2), [*FIRST, *LATER, *LATER, *LAST]),
+        (NODES, (FINDING, 1, 1), [*since(FINDING, FIRST), *LATER, *LATER, *LAST]),
+        (NODES, (LIKELY_LINKS, 1, 1), [*since(LIKELY_LINKS, FIRST), *LATER, *LATER, *LAST]),
+        (NODES, (TRAINING, 1, 3), [*since(TRAINING, FIRST), *LATER, *LATER, *LAST]),
+        (NODES, (TRAINING, ALL, 12), [*since(TRAINING, FIRST), *LATER, *LATER, *LAST]),
+        (NODES, (COUNTING, 2, 3), [*trained(FIRST), *LATER, *LATER, *LAST]),
+        (NODES, (TRAINING, ALL + 1, 12), [*trained(FIRST, LATER), *LATER, *LAST]),
+        (NODES, (COMPARING, 3, 1), [*trained(FIRST, LATER, LATER), *LAST]),
+        # The choice is kept; encoders that the parts shared are not, and are trained again.
+        (NODES, (COUNTING, 4, 3), AGAIN),
+        (NODES, (TRAINING, IN_PARTS + 1, 3), [FINDING, *[TRAINING] * ALL]),
+        (NODES, (TRAINING, IN_PARTS + OTHERS, 12), [FINDING, *[TRAINING] * ALL]),
+        (ATTENTION, (TRAINING, 1, 12), [*since(TRAINING, FIRST), *LATER, *LATER, *LAST]),
+        (ATTENTION, (TRAINING, IN_PARTS + 1, EPOCHS), [FINDING, *[TRAINING] * ALL]),
         # Links: all plans are tried without the hidden links, and one is followed with all.
-        (("links", "gcn"), (COUNTING, 1, 3), [COUNTING, FINDING, *TRIED, *FOLLOWED]),
-        (("links", "gcn"), (TRAINING, 1, 12), [*TRIED, *FOLLOWED]),
-        (("links", "gcn"), (TRAINING, PLANS, 12), [*TRIED, *FOLLOWED]),
-        (("links", "gcn"), (COUNTING, 2, 3), [COUNTING, FINDING, TRAINING]),
-        (("links", "gcn"), (FINDING, 2, 1), [FINDING, TRAINING]),
-        (("links", "gcn"), (TRAINING, PLANS + 1, 12), [TRAINING]),
+        (LINKS, (COUNTING, 1, 3), [COUNTING, FINDING, *TRIED, *FOLLOWED]),
+        (LINKS, (TRAINING, 1, 12), [*TRIED, *FOLLOWED]),
+        (LINKS, (TRAINING, PLANS, 12), [*TRIED, *FOLLOWED]),
+        (LINKS, (COUNTING, 2, 3), [COUNTING, FINDING, TRAINING]),
+        (LINKS, (FINDING, 2, 1), [FINDING, TRAINING]),
+        (LINKS, (TRAINING, PLANS + 1, 12), [TRAINING]),
     ],
     ids=str,
 )
 def test_an_interruption_leaves_no_trace(
-    kind: tuple[str, str],
+    kind: Kind,
     moment: tuple[str, int, int],
     left: list[str],
-    undisturbed: dict[tuple[str, str], dict[str, bytes]],
+    undisturbed: dict[Kind, dict[str, bytes]],
     tmp_path: Path,
 ) -> None:
     checkpoints = Checkpoints(tmp_path / "checkpoint")
@@ -107,62 +176,97 @@ def test_an_interruption_leaves_no_trace(
     assert heard.names == left
     trainings = [done for name, _, done in heard.stages if name == TRAINING]
     assert all(sum(done) == EPOCHS for done in trainings)
-    # Every tenth epoch is kept of the members of the final fit, and nothing of a trial.
-    before = [0] * len(trainings)
-    if moment[0] == TRAINING and kind[0] == "nodes":
-        before[: moment[1] - 1] = [EPOCHS] * (moment[1] - 1)
-        before[moment[1] - 1] = moment[2]
-    elif moment[0] == TRAINING and moment[1] == PLANS + 1:
-        before[-1] = moment[2]
+    # Every tenth epoch is kept of the encoders, but nothing of a trial of links.
+    before = epochs_before(kind, moment, len(trainings))
     assert [done[0] for done in trainings] == [max(epochs // 10 * 10, 1) for epochs in before]
 
 
 def test_interrupted_again_and_again(
-    undisturbed: dict[tuple[str, str], dict[str, bytes]], tmp_path: Path
+    undisturbed: dict[Kind, dict[str, bytes]], tmp_path: Path
 ) -> None:
     checkpoints = Checkpoints(tmp_path / "checkpoint")
-    for moment in ((COUNTING, 1, 1), (FINDING, 1, 1), (TRAINING, 1, 11), (TRAINING, 1, 21)):
+    for moment in (
+        (COUNTING, 1, 1),
+        (FINDING, 1, 1),
+        (TRAINING, 1, 11),
+        (TRAINING, 1, 21),
+        (COMPARING, 2, 1),
+        (TRAINING, IN_PARTS + 1, 11),
+        (TRAINING, ALL, 21),
+    ):
         with pytest.raises(KeyboardInterrupt):
             fit_small("nodes", checkpoints=checkpoints, progress=Interrupter(*moment))
     model = fit_small("nodes", checkpoints=checkpoints)
-    assert saved_files(model, tmp_path / "run") == undisturbed["nodes", "gcn"]
+    assert saved_files(model, tmp_path / "run") == undisturbed[NODES]
 
 
-@pytest.mark.parametrize("name", ["counts", "positives", "training", "choice"])
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Checkpoints of fits that were interrupted in the second hidden part, and after the choice."""
+    folders = {}
+    for name, number in (("in a part", ALL + 1), ("after the choice", IN_PARTS + OTHERS)):
+        folders[name] = tmp_path_factory.mktemp("stopped") / "checkpoint"
+        checkpoints = Checkpoints(folders[name])
+        with pytest.raises(KeyboardInterrupt):
+            fit_small("nodes", checkpoints=checkpoints, progress=Interrupter(TRAINING, number, 12))
+    return folders
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        ("in a part", "counts"),
+        ("in a part", "positives*"),
+        ("in a part", "likely-links"),
+        ("in a part", "training"),
+        ("after the choice", "choice"),
+        ("after the choice", "*"),
+    ],
+)
 @pytest.mark.parametrize("damage", ["cut", "flipped content", "foreign"])
 def test_a_damaged_checkpoint_is_made_anew(
+    where: str,
     name: str,
     damage: str,
-    undisturbed: dict[tuple[str, str], dict[str, bytes]],
+    stopped: dict[str, Path],
+    undisturbed: dict[Kind, dict[str, bytes]],
     tmp_path: Path,
 ) -> None:
-    checkpoints = Checkpoints(tmp_path / "checkpoint")
-    with pytest.raises(KeyboardInterrupt):
-        fit_small("nodes", checkpoints=checkpoints, progress=Interrupter(TRAINING, 1, 12))
-    (path,) = (tmp_path / "checkpoint").rglob(f"{name}.safetensors")  # of the first member only
-    content = path.read_bytes()
-    flipped = content[:-1] + bytes([content[-1] ^ 1])
-    damaged = {"cut": content[: len(content) // 2], "flipped content": flipped}
-    path.write_bytes(damaged.get(damage, b"PK" * 50))
-    model = fit_small("nodes", checkpoints=checkpoints)
-    assert saved_files(model, tmp_path / "run") == undisturbed["nodes", "gcn"]
+    shutil.copytree(stopped[where], tmp_path / "checkpoint")
+    paths = list((tmp_path / "checkpoint").rglob(f"{name}.safetensors"))
+    assert paths
+    for path in paths:
+        content = path.read_bytes()
+        flipped = content[:-1] + bytes([content[-1] ^ 1])
+        damaged = {"cut": content[: len(content) // 2], "flipped content": flipped}
+        path.write_bytes(damaged.get(damage, b"PK" * 50))
+    model = fit_small("nodes", checkpoints=Checkpoints(tmp_path / "checkpoint"))
+    assert saved_files(model, tmp_path / "run") == undisturbed[NODES]
 
 
+@pytest.mark.parametrize("part", ["hidden-0", "the fit"])
 def test_a_checkpoint_is_believed(
-    undisturbed: dict[tuple[str, str], dict[str, bytes]], tmp_path: Path
+    part: str, undisturbed: dict[Kind, dict[str, bytes]], tmp_path: Path
 ) -> None:
     """The control of the tests above: what is in an intact checkpoint does matter."""
     checkpoints = Checkpoints(tmp_path / "checkpoint")
     fit_small("nodes", checkpoints=checkpoints)
-    (path,) = (tmp_path / "checkpoint").rglob("positives.safetensors")
-    inside = Checkpoints(path.parent)
-    found = inside.load("positives")
-    assert found is not None
-    inside.save("positives", found | {"nodes": found["nodes"].roll(1, dims=0)})
-    for training in path.parent.rglob("training.safetensors"):
+    found = (tmp_path / "checkpoint").rglob("positives.safetensors")
+    folders = {path.parent.name: path.parent for path in found}
+    assert len(folders) == DEFAULT.hidden_parts + 1
+    hidden = {name for name in folders if name.startswith("hidden-")}
+    (last,) = set(folders) - hidden
+    folder = folders[part if part in hidden else last]
+    inside = Checkpoints(folder)
+    stored = inside.load("positives")
+    assert stored is not None
+    inside.save("positives", stored | {"nodes": stored["nodes"].roll(1, dims=0)})
+    for training in folder.rglob("training.safetensors"):
         training.unlink()
+    if part in hidden:  # it is read for another choice only
+        (tmp_path / "checkpoint" / "choice.safetensors").unlink()
     model = fit_small("nodes", checkpoints=checkpoints)
-    assert saved_files(model, tmp_path / "run") != undisturbed["nodes", "gcn"]
+    assert saved_files(model, tmp_path / "run") != undisturbed[NODES]
 
 
 def fit_judged(**settings: Any) -> XTCL:
@@ -229,6 +333,9 @@ def changed_fits() -> dict[str, Sides]:
         "seed": (small_model(random_state=1), graph, split),
         "width": (small_model(width=16), graph, split),
         "recipe": (small_model(recipe=FitConfig()), graph, split),
+        "fixed rules": (small_model(recipe=FIXED_RULES), graph, split),
+        "quick": (small_model(recipe=QUICK), graph, split),
+        "metric": (small_model(metric="macro_f1"), graph, split),
         "epochs": (small_model(epochs=None), graph, split),
         "encoder": (small_model(encoder="gat"), graph, split),
         "sampler": (small_model(sampler="paper"), graph, split),
@@ -253,6 +360,8 @@ def test_what_does_not_change_the_result_does_not_change_the_identity() -> None:
     split = small_split(graph, "nodes")
     plain = prepare(small_model(), graph, split).identity
     assert prepare(small_model(memory="4GB"), graph, split).identity == plain
+    assert prepare(small_model(recipe=HIDDEN_LABELS), graph, split).identity == plain
+    assert prepare(small_model(metric="accuracy"), graph, split).identity == plain
     assert prepare(small_model(progress=Recorder()), graph, split).identity == plain
     assert prepare(small_model(random_state=np.int64(0)), graph, split).identity == plain
     assert isinstance(split, NodeSplit)
@@ -302,9 +411,11 @@ def test_a_run_is_saved_loaded_and_repeated(task: str, encoder: str, tmp_path: P
 @pytest.mark.parametrize(("task", "encoder"), KINDS)
 def test_a_resumed_run_is_the_same(task: str, encoder: str, tmp_path: Path) -> None:
     files = saved_files(fit(task, encoder), tmp_path / "whole")
-    kept, last = Checkpoints(tmp_path / "kept"), 2 if (task, encoder) == ("nodes", "gcn") else 1
-    with pytest.raises(KeyboardInterrupt):
-        fit(task, encoder, checkpoints=kept, progress=Interrupter(TRAINING, last, 11))
+    kept = Checkpoints(tmp_path / "kept")
+    # By default also after the choice of heads; the fit after that begins with the last trainings.
+    for number in (2, IN_PARTS + 1) if task == "nodes" else (1,):
+        with pytest.raises(KeyboardInterrupt):
+            fit(task, encoder, checkpoints=kept, progress=Interrupter(TRAINING, number, 11))
     assert saved_files(fit(task, encoder, checkpoints=kept), tmp_path / "resumed") == files
 
 

@@ -14,7 +14,7 @@ from dense import all_rows
 from sklearn.base import clone
 from small_runs import small_graph, small_model, small_split
 
-from xtcl.config import SamplerConfig
+from xtcl.config import FIXED_RULES, SamplerConfig
 from xtcl.errors import DataError, NotFittedError, UsageError
 from xtcl.estimator import XTCL
 from xtcl.graph.datasets.synthetic import block_model
@@ -346,8 +346,9 @@ def test_the_estimator_takes_a_strategy_by_name(name: str) -> None:
 def test_limits_of_a_strategy_are_those_of_the_recipe() -> None:
     config = small_model(positives=LearnedPositives(0.5, hops=2)).resolved_recipe()
     assert (config.min_probability, config.hops, config.positives) == (0.5, 2, 20)
-    config = small_model(positives="learned+uniform").resolved_recipe()
-    assert (config.strategy, config.min_probability) == ("learned+uniform", 0.8)
+    for recipe, least in ((None, 0.0), (FIXED_RULES, 0.8)):
+        config = small_model(positives="learned+uniform", recipe=recipe).resolved_recipe()
+        assert (config.strategy, config.min_probability) == ("learned+uniform", least)
 
 
 def test_links_take_strategies_too() -> None:

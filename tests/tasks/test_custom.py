@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from xtcl.config import EnsembleConfig
+from xtcl.config import FIXED_RULES, RECIPES, EnsembleConfig
 from xtcl.errors import DataError, UsageError
 from xtcl.estimator import XTCL
 from xtcl.graph.datasets.synthetic import block_model
@@ -149,8 +149,21 @@ def test_tasks_by_name() -> None:
 
 def test_all_of_the_best_candidates_are_positives() -> None:
     """Where alike pairs are rare no chance is high, and none need be."""
-    assert CustomTask(near, np.arange(30)).recipe("gcn").min_probability == 0.0
-    assert NodeClassification().recipe("gcn").min_probability > 0.0
+    recipe = CustomTask(near, np.arange(30)).recipe("gcn")
+    assert recipe.min_probability == 0.0
+    fixed_rules = NodeClassification().named_recipe(FIXED_RULES, "gcn")
+    assert fixed_rules.min_probability > 0.0
+    # The encoders of the fixed rules: without a head, hidden labels have nothing to choose.
+    assert recipe.ensembles == fixed_rules.ensembles
+    assert recipe.hidden_parts == 0
+
+
+def test_its_one_recipe_has_the_name_of_the_fixed_rules() -> None:
+    task = CustomTask(near, np.arange(30))
+    assert task.named_recipe(FIXED_RULES, "gat") == task.recipe("gat")
+    for name in set(RECIPES) - {FIXED_RULES}:
+        with pytest.raises(UsageError, match=f"'{name}' is for nodes; for custom there is '2026-"):
+            XTCL(task, recipe=name).fit(GRAPH)
 
 
 class OwnHead(NodeClassification):
@@ -169,7 +182,8 @@ class OwnHead(NodeClassification):
 
 
 def test_a_head_that_no_file_could_hold_is_not_saved(tmp_path: Path) -> None:
-    model = XTCL(task=OwnHead(), width=8, epochs=1).fit(GRAPH)
+    model = XTCL(task=OwnHead(), recipe=FIXED_RULES, width=8, epochs=1).fit(GRAPH)
+    assert model.head_ == 0.5
     with pytest.raises(UsageError, match="'own-head' has a head of its own"):
         model.save(tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -7,25 +7,30 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from small_blends import mixed_by_hand, rows_of
 from small_runs import (
+    COMPARING,
     COUNTING,
     FINDING,
     TRAINING,
     Recorder,
+    hidden_stages,
     narrow,
+    reads_no_label,
     small_graph,
     small_model,
     small_split,
 )
 from torch import nn
 
-from xtcl.config import EncoderConfig, EnsembleConfig, FitConfig, TrainingConfig
+from xtcl.config import FIXED_RULES, EncoderConfig, EnsembleConfig, FitConfig, TrainingConfig
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import LinkSplit, NodeSplit
 from xtcl.nn import ENCODERS
 from xtcl.nn.encoder import encoder_inputs
 from xtcl.nn.ensemble import EncoderEnsemble
 from xtcl.relations.view import TrainingView
+from xtcl.tasks.blend import BlendedHead
 from xtcl.tasks.fit import MIN_GAIN, encoder_seed, fit_task, train_ensemble, with_head
 from xtcl.tasks.fit_options import FitOptions
 from xtcl.tasks.link_prediction import LinkPrediction
@@ -44,14 +49,16 @@ def side_of(task: str) -> TrainingData:
     return training_data(GRAPH, small_split(GRAPH, task))
 
 
-def recipe_of(task: str) -> FitConfig:
-    return small_model(task).resolved_recipe()
+def recipe_of(task: str, name: str | None = None) -> FitConfig:
+    return small_model(task, recipe=name).resolved_recipe()
 
 
-def test_nodes_end_in_logistic_regression_fitted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_fixed_rules_nodes_end_in_logistic_regression_fitted_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("xtcl.tasks.self_training.MIN_CV_ACCURACY", 0.5)  # this graph is a hard one
-    side = side_of("nodes")
-    fitted = fit_task(side, NodeClassification(), recipe_of("nodes"), FitOptions(seed=5))
+    side, recipe = side_of("nodes"), recipe_of("nodes", FIXED_RULES)
+    fitted = fit_task(side, NodeClassification(), recipe, FitOptions(seed=5))
     z = fitted.fitted.embedding
     assert isinstance(fitted.head, LogisticHead)
     known, labels = side.labelled, side.labels[side.labelled]
@@ -62,6 +69,25 @@ def test_nodes_end_in_logistic_regression_fitted_twice(monkeypatch: pytest.Monke
     assert isinstance(fitted.answer, NodePredictions)
     calibrated = expected.calibrated().predict_proba(z, 3)
     np.testing.assert_array_equal(fitted.answer.probabilities, calibrated)
+
+
+def test_by_default_nodes_end_in_the_heads_that_hidden_labels_chose() -> None:
+    heard = Recorder()
+    side, recipe = side_of("nodes"), recipe_of("nodes")
+    fitted = fit_task(side, NodeClassification(), recipe, FitOptions(seed=5, progress=heard))
+    # Each part learns and finds anew, and trains what reads labels; the others are trained once.
+    assert heard.names == hidden_stages(recipe)
+    encoders = recipe.ensembles[0].encoders
+    assert [reads_no_label(recipe, each) for each in encoders[:3]] == [True, True, False]
+    assert heard.names.count(TRAINING) == 2 + (len(encoders) - 2) * (recipe.hidden_parts + 1)
+    assert heard.names.count(COMPARING) == recipe.hidden_parts == 3
+    assert isinstance(fitted.head, BlendedHead)
+    assert fitted.head.blend.num_hidden == len(side.labelled)
+    assert len(fitted.head.members) == len(fitted.head.blend.chosen)
+    assert isinstance(fitted.answer, NodePredictions)
+    expected = mixed_by_hand(fitted.head, rows_of(side.graph, fitted.fitted), 3)
+    np.testing.assert_allclose(fitted.answer.probabilities, expected, atol=1e-5)
+    assert fitted.answer.choice == fitted.head.blend
 
 
 def test_links_fit_first_on_fewer_links_with_every_plan_and_then_with_one() -> None:
@@ -378,7 +404,7 @@ def test_held_out_labels_tell_whether_something_was_learned(learned: str) -> Non
     attributes = noise if useful else GRAPH.attributes
     graph = Graph.from_arrays(attributes, GRAPH.edges, GRAPH.labels)
     side, task = training_data(graph, small_split(graph, "nodes")), NodeClassification()
-    recipe, options = narrow(task.recipe("gcn"), epochs=1), FitOptions()
+    recipe, options = narrow(task.named_recipe(FIXED_RULES, "gcn"), epochs=1), FitOptions()
     plan = replace(recipe.ensembles[0], attributes=1.0)
     found = sample_positives(side.graph, task, recipe, options)
     fitted = train_ensemble(side.graph, task, recipe, plan, found, options)

@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from small_runs import small_model
 from torch.nn.functional import one_hot
 
+from xtcl.config import FIXED_RULES
 from xtcl.errors import DataError, UsageError
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.splits import node_split
@@ -466,7 +467,7 @@ def test_calibration_keeps_classes_and_makes_held_out_labels_likelier() -> None:
     for seed in range(4):
         graph = block_model(200, num_classes=3, num_attributes=16, seed=seed)
         split = node_split(graph, 0.3, seed=seed)
-        model = small_model(width=16, random_state=seed).fit(graph, split)
+        model = small_model(recipe=FIXED_RULES, width=16, random_state=seed).fit(graph, split)
         plain = model.head_.predict_proba(model.embedding_, graph.num_classes)
         probabilities = model.predict_proba()
         np.testing.assert_array_equal(probabilities.argmax(axis=1), plain.argmax(axis=1))

@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_runs import small_graph, small_model, small_split
 
+from xtcl.config import FIXED_RULES
 from xtcl.estimator import XTCL
 from xtcl.tasks import logistic
+from xtcl.tasks.blend import BlendedHead, LinearMember
 from xtcl.tasks.logistic import LogisticHead
 from xtcl.tasks.results import ComputedPredictions, NodePredictions
 
@@ -81,33 +83,41 @@ def head_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return given
 
 
-def fitted(monkeypatch: pytest.MonkeyPatch) -> XTCL:
-    """A model of 80 nodes whose head scores seven at a time."""
+def fitted(recipe: str | None, monkeypatch: pytest.MonkeyPatch) -> tuple[XTCL, int]:
+    """A model of 80 nodes whose heads score seven at a time, and how many of them are logistic."""
     graph = small_graph()
-    model = small_model(epochs=1).fit(graph, small_split(graph, "nodes"))
+    model = small_model(recipe=recipe, epochs=1).fit(graph, small_split(graph, "nodes"))
     monkeypatch.setattr(logistic, "_NUMBERS_PER_BLOCK", 7 * model.embedding_.shape[1])
-    return model
+    heads = model.head_.members if isinstance(model.head_, BlendedHead) else [model.head_]
+    count = sum(isinstance(head, (LinearMember, LogisticHead)) for head in heads)
+    assert count >= 1
+    return model, count
 
 
+RECIPES = pytest.mark.parametrize("recipe", [None, FIXED_RULES])
+
+
+@RECIPES
 def test_a_few_nodes_are_predicted_without_the_others(
-    monkeypatch: pytest.MonkeyPatch, head_rows: list[int]
+    recipe: str | None, monkeypatch: pytest.MonkeyPatch, head_rows: list[int]
 ) -> None:
-    model = fitted(monkeypatch)
+    model, heads = fitted(recipe, monkeypatch)
     head_rows.clear()
     few = model.predict_proba([3, 8, 79])
-    assert sum(head_rows) == 7 + 7 + 3
+    assert sum(head_rows) == heads * (7 + 7 + 3)
     label = model.predict([3])
-    assert sum(head_rows) == 7 + 7 + 3 + 7
+    assert sum(head_rows) == heads * (7 + 7 + 3 + 7)
     whole = model.predict_proba()
     assert few.tobytes() == whole[[3, 8, 79]].tobytes()
     assert label == model.predict()[3]
-    assert sum(head_rows) == 7 + 7 + 3 + 7 + 80  # all nodes once, for both calls
+    assert sum(head_rows) == heads * (7 + 7 + 3 + 7 + 80)  # all nodes once, for both calls
 
 
+@RECIPES
 def test_scores_and_predictions_share_one_table(
-    monkeypatch: pytest.MonkeyPatch, head_rows: list[int]
+    recipe: str | None, monkeypatch: pytest.MonkeyPatch, head_rows: list[int]
 ) -> None:
-    model = fitted(monkeypatch)
+    model, heads = fitted(recipe, monkeypatch)
     head_rows.clear()
     assert model.split_ is not None
     for _ in range(2):
@@ -115,4 +125,4 @@ def test_scores_and_predictions_share_one_table(
         model.test_metrics(model.split_)
         model.predict()
         model.predict_proba([3])
-    assert sum(head_rows) == 80
+    assert sum(head_rows) == heads * 80

@@ -19,6 +19,7 @@ from xtcl.tasks.self_training import (
     SELF_TRAINING_THRESHOLD,
     refit_on,
     self_train,
+    shown_rows,
     threshold_for,
     with_pseudo_labels,
 )
@@ -208,7 +209,8 @@ def test_a_second_fit_has_the_c_and_the_calibration_of_the_first(
     rows, labels, known = blobs(spread=1.2)
     head = first_fit(rows, labels, known)
     nodes = np.concatenate([known, 60 * np.arange(3) + 30, 60 * np.arange(3) + 45])
-    again = refit_on(head, torch.from_numpy(rows), nodes, labels[nodes])
+    all_rows = torch.from_numpy(rows)
+    again = refit_on(head, all_rows[nodes], labels[nodes], lambda: shown_rows(all_rows))
     centred = rows - rows[nodes].mean(axis=0)
     unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
     model = LogisticRegression(C=head.C_, tol=1e-10, max_iter=10_000)
@@ -229,5 +231,5 @@ def test_a_second_fit_has_the_c_and_the_calibration_of_the_first(
 def test_without_a_calibration_there_is_none_after_it_either() -> None:
     rows, labels, known = blobs(spread=1.2)
     head = replace(first_fit(rows, labels, known), inverse_temperature_=float("nan"))
-    again = refit_on(head, torch.from_numpy(rows), known, labels[known])
+    again = refit_on(head, torch.from_numpy(rows[known]), labels[known], pytest.fail)
     assert np.isnan(again.inverse_temperature_)

@@ -62,8 +62,11 @@ def fit(
     cap: options.CapOption = None,
     index_past: options.IndexOption = None,
     config: options.ConfigOption = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Nodes: fewer candidates, sooner.")
+    ] = False,
     metric: Annotated[
-        str | None, typer.Option(help="What hidden labels choose for: macro_f1, roc_auc, ...")
+        str | None, typer.Option(help="What hidden labels choose for: macro_f1, ...")
     ] = None,
     data: options.DataOption = None,
     full: options.FullOption = False,
@@ -88,12 +91,11 @@ def fit(
     from xtcl.training.checkpoint import Checkpoints
 
     methods = _methods_to_compare(compare, task.value)
+    config = _one_recipe(config, sampler=sampler, quick=quick)
     with distributed(device) as ranks:
         stderr = Console(stderr=True, quiet=not ranks.is_main)
         if ranks.is_main and not dry_run:
             check_out(out, resume)
-        if config is not None and sampler == "paper":
-            raise UsageError("--sampler paper is a recipe of its own: leave it out, or --config.")
         model = xtcl.XTCL(
             task.value,
             encoder.value,
@@ -184,6 +186,17 @@ def fit(
 
 def _names(compare: str) -> list[str]:
     return [name.strip().lower() for name in compare.split(",") if name.strip()]
+
+
+def _one_recipe(config: Path | None, *, sampler: str, quick: bool) -> Path | None:
+    """What --config names, or the quick recipe; refuses two recipes at once."""
+    from xtcl.config import QUICK
+
+    asked = {"--sampler paper": sampler == "paper", "--quick": quick, "--config": bool(config)}
+    names = [name for name, is_asked in asked.items() if is_asked]
+    if len(names) > 1:
+        raise UsageError(f"{names[0]} is a recipe of its own: leave it out, or {names[1]}.")
+    return Path(QUICK) if quick else config
 
 
 def _methods_to_compare(compare: str, task: str) -> list[Method]:

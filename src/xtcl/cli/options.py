@@ -56,7 +56,7 @@ EpochsOption = Annotated[
 SamplerOption = Annotated[str, typer.Option("--sampler", help="xtcl, paper (as printed).")]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="Recipe: TOML file, hidden-labels, quick."),
+    typer.Option("--config", help="Recipe: TOML file, 2026-11 or quick."),
 ]
 GraphName = Annotated[
     str | None,

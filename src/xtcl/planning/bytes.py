@@ -57,6 +57,8 @@ def kept_bytes(sizes: Sizes) -> int:
     list for every node.
     """
     shared = 4 * sizes.nodes * sizes.attributes + LINK_FORMS * sizes.edges + 40 * sizes.nodes
+    if sizes.config.hidden_parts:  # embeddings that are the same whatever labels are hidden
+        shared += 4 * sizes.nodes * sum_of_widths(sizes)
     if sizes.cap is None:
         return shared + 2 * sizes.factors + label_pairs_bytes(sizes)
     indexed = sizes.config.sampler.index_past
@@ -151,18 +153,21 @@ def head_bytes(sizes: Sizes) -> int:
 
 
 def _arrays(sizes: Sizes) -> int:
-    """The larger of two moments: with a second, downweighted embedding, and in self-training."""
+    """The larger of two moments: with a second embedding, and when predictions are labels, too.
+
+    The second one is downweighted; trees copy the columns of the encoders, and centre them.
+    """
     embedding = 4 * sizes.nodes * sizes.width
     if sizes.task == LINKS_TASK:
         return embedding + BYTES_OF_SPANNED_NUMBER * min(MOST_PAIRS, 4 * sizes.edges) * sizes.width
     answers = 8 * 3 * sizes.nodes * sizes.classes
-    embeddings = 2 if sizes.config.downweight < 1 else 1
-    more = (
-        min(MAX_PSEUDO_LABELS, sizes.nodes - sizes.labelled)
-        if sizes.config.self_training_threshold < 1
-        else 0
-    )
+    config = sizes.config
+    again = min(config.self_training_threshold, config.pseudo_label_precision) < 1
+    more = min(MAX_PSEUDO_LABELS, sizes.nodes - sizes.labelled) if again else 0
+    embeddings = 2 if config.downweight < 1 else 1
     first = embeddings * embedding + _fit_bytes(sizes, sizes.labelled)
+    if config.hidden_parts and "trees" in config.heads:
+        first = max(first, embedding + 2 * 4 * sizes.nodes * sum_of_widths(sizes))
     return answers + max(first, embedding + _fit_bytes(sizes, sizes.labelled + more))
 
 

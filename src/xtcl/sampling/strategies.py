@@ -16,6 +16,9 @@ strategy       loss of the paper   positives of a node
 `naive`        Naive TCL (7)       same label, without a label uniform
 =============  ==================  =======================================
 
+`learned-label-free` and `uniform-all` are variants: the sampler of the relations that read no
+label, and uniform positives of all relations.
+
 Citation: Lin and Neville, "Improving Node Representation by Boosting Task-Aware Contrastive Loss",
 2024, Sections 2, 3 and 4.2.
 """
@@ -38,6 +41,7 @@ from xtcl.graph.validation import to_array
 from xtcl.relations.rows import NO_NODE, all_nodes, make_rows
 from xtcl.relations.sparse import SparseRows
 from xtcl.relations.view import LABELS
+from xtcl.sampling.likely_graph import label_free_sampler
 from xtcl.sampling.positives import PositiveLists, Positives, PositiveTable
 from xtcl.sampling.strategy import (
     PositiveSource,
@@ -45,6 +49,7 @@ from xtcl.sampling.strategy import (
     checked_table,
     unlearned_sampler,
 )
+from xtcl.sampling.xgsampler import XGSampler
 
 __all__ = [
     "STRATEGIES",
@@ -71,22 +76,39 @@ class LearnedPositives(PositiveStrategy):
 
     Equation 3 of the paper. With `min_probability` only those with :math:`f_u(v)` of at least so
     much, and the best of every node; with `hops` only nodes at most so many links away. None leaves
-    both to the recipe of a fit; alone it means no limit. Trust is the share of the best candidates
-    that reach `min_probability`. Cost: one pass over the rows of all relations
-    (`xtcl.sampling.positives`).
+    both to the recipe of a fit; alone it means no limit. With `relations="label-free"` f is the
+    sampler of the relations that read no label (`xtcl.sampling.likely_graph`). Trust is the share
+    of the best candidates that reach `min_probability`. Cost: one pass over the rows of the
+    relations (`xtcl.sampling.positives`).
     """
 
-    name: ClassVar[str] = "learned"
     learns: ClassVar[bool] = True
 
-    def __init__(self, min_probability: float | None = None, hops: int | None = None) -> None:
+    def __init__(
+        self,
+        min_probability: float | None = None,
+        hops: int | None = None,
+        relations: str = "all",
+    ) -> None:
         self.min_probability = min_probability
         self.hops = hops
+        self.relations = relations
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """`learned`, or `learned-label-free` over the relations that read no label."""
+        return "learned-label-free" if self.relations == "label-free" else "learned"
 
     def table(self, source: PositiveSource, number: int) -> PositiveTable:
         """The candidates that are likely enough."""
+        _check_relations(self.relations)
         source = source.limited(min_probability=self.min_probability, hops=self.hops)
-        candidates = source.sampler.positives(
+        sampler: XGSampler | None = source.sampler
+        if self.relations == "label-free":
+            sampler = label_free_sampler(source.sampler)
+        if sampler is None:
+            raise _no_label_free("LearnedPositives(relations='all')")
+        candidates = sampler.positives(
             number,
             exclude=source.exclude,
             hops=source.hops,
@@ -128,8 +150,7 @@ class UniformPositives(PositiveStrategy):
 
     def table(self, source: PositiveSource, number: int) -> PositiveTable:
         """Nodes that are above for some relation. The same for blocks of any height."""
-        if self.relations not in ("label-free", "all"):
-            raise UsageError(f"relations='{self.relations}' must be 'label-free' or 'all'.")
+        _check_relations(self.relations)
         sampler, allowed = source.sampler, source.limited(hops=self.hops).filter()
         chosen = [
             relation
@@ -137,10 +158,7 @@ class UniformPositives(PositiveStrategy):
             if self.relations == "all" or LABELS not in relation.reads
         ]
         if not chosen:
-            raise DataError(
-                "None of the relations can be computed without labels, and so no positive can be "
-                "drawn by them: choose others, or UniformPositives(relations='all')."
-            )
+            raise _no_label_free("UniformPositives(relations='all')")
         settings = sampler.settings_
         rows = make_rows(
             chosen,
@@ -328,6 +346,7 @@ def likely_positives(candidates: Positives, min_probability: float) -> PositiveT
 
 STRATEGIES: dict[str, Callable[[], PositiveStrategy]] = {
     "learned": LearnedPositives,
+    "learned-label-free": lambda: LearnedPositives(relations="label-free"),
     "uniform": UniformPositives,
     "uniform-all": lambda: UniformPositives("all"),
     "same-label": SameLabelPositives,
@@ -352,6 +371,18 @@ def make_strategy(name: str) -> PositiveStrategy:
     if name not in STRATEGIES:
         raise UsageError(f"There is no strategy '{name}'.{known_names(name, STRATEGIES)}")
     return STRATEGIES[name]()
+
+
+def _check_relations(relations: str) -> None:
+    if relations not in ("label-free", "all"):
+        raise UsageError(f"relations='{relations}' must be 'label-free' or 'all'.")
+
+
+def _no_label_free(other: str) -> DataError:
+    return DataError(
+        "None of the relations can be computed without labels, and so no positive can be found by "
+        f"them: choose others, or {other}."
+    )
 
 
 def _same_label(source: PositiveSource, labels: np.ndarray, number: int) -> PositiveTable:

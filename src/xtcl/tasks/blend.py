@@ -48,6 +48,10 @@ LIKELY = "likely"
 """The block of the encoders that pass messages over likely links."""
 
 
+LEARNED = "learned-label-free"
+"""The strategy of the sampler's positives where hidden labels choose."""
+
+
 def column_blocks(ensemble: EnsembleConfig, widths: Sequence[int], num_attributes: int) -> Blocks:
     """The blocks of an embedding whose encoders have the given widths."""
     blocks: dict[str, Ranges] = {}
@@ -150,12 +154,13 @@ class Blend:
         return lines
 
     @staticmethod
-    def reads_sampler(members: Sequence[BlendMember], strategy: str = "learned") -> bool:
+    def reads_sampler(members: Sequence[BlendMember], strategy: str = LEARNED) -> bool:
         """Whether some of the members read encoders that learned from the sampler's positives.
 
         `strategy` is that of the fit.
         """
-        return any({LIKELY, strategy} & set(member.blocks) for member in members)
+        learned = {LIKELY, "learned", LEARNED, strategy}
+        return any(learned & set(member.blocks) for member in members)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Blend:

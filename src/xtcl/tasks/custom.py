@@ -12,9 +12,9 @@ from xtcl.config import FitConfig, SamplerConfig
 from xtcl.errors import UsageError
 from xtcl.relations.view import TrainingView
 from xtcl.sampling.folds import Fold, Indicator, label_folds
-from xtcl.tasks.node_classification import NodeClassification
+from xtcl.tasks.node_classification import NodeClassification, fixed_rules_recipe
 from xtcl.tasks.results import FittedEmbedding, NodePredictions
-from xtcl.tasks.task import Selected
+from xtcl.tasks.task import Selected, Task
 from xtcl.tasks.training_data import TrainingData
 
 
@@ -40,18 +40,22 @@ class CustomTask(NodeClassification):
         self.known = np.unique(nodes.astype(np.int64))
 
     def recipe(self, encoder: str) -> FitConfig:
-        """That of node classification, with all of the best candidates for positives.
+        """That of node classification in 2026-11, with all of the best candidates for positives.
 
-        The threshold and the prior depend on how rare alike pairs are. There is no head, so
-        down-weighting and self-training are off.
+        The threshold and the prior depend on how rare alike pairs are. There is no head, so hidden
+        labels choose nothing, and down-weighting and self-training are off.
         """
         return replace(
-            super().recipe(encoder),
+            fixed_rules_recipe(encoder),
             sampler=SamplerConfig(),
             min_probability=0.0,
             downweight=1.0,
             self_training_threshold=1.0,
         )
+
+    def named_recipe(self, name: str, encoder: str) -> FitConfig:
+        """The one recipe, under the name of the fixed rules."""
+        return Task.named_recipe(self, name, encoder)
 
     def folds(self, view: TrainingView, folds: int, rng: np.random.Generator) -> list[Fold]:
         """All pairs of the nodes among which `alike` is known."""

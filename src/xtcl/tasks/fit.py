@@ -77,7 +77,7 @@ def fit_task(
             config,
             selected,
             # No name keeps this embedding: `with_head` frees it when it needs the memory.
-            train_ensemble(data.graph, task, config, ensemble, sampled, local, label_free=done),
+            trial.train_last(data.graph, ensemble, sampled, local),
             shared,
         )
     result.fitted.sampler.use_store(options.store)  # not a folder that is gone
@@ -95,7 +95,7 @@ def rows_computed_once(config: FitConfig, options: FitOptions) -> Iterator[FitOp
         yield options
         return
     with TemporaryDirectory(prefix="xtcl-") as folder:
-        yield replace(options, store=RelationStore(Path(folder)))
+        yield replace(options, store=RelationStore(Path(folder), durable=False))
 
 
 def choose_ensemble(data: TrainingData, trial: Trial) -> Selected:
@@ -133,6 +133,21 @@ class Trial:
         return train_ensemble(
             graph, self.task, self.config, ensemble, sampled, options, label_free=done
         )
+
+    def train_last(
+        self,
+        graph: Graph,
+        ensemble: EnsembleConfig,
+        sampled: SampledPositives,
+        options: FitOptions,
+    ) -> FittedEmbedding:
+        """Train on all training data. What parts shared is not needed after it, and is freed."""
+        task, done = self.task, self.label_free
+        fitted = train_ensemble(
+            graph, task, self.config, ensemble, sampled, options, label_free=done
+        )
+        done.clear()
+        return fitted
 
     def sample(self, graph: Graph) -> SampledPositives:
         """Fit the sampler on `graph`, and take the positives."""

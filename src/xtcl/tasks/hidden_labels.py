@@ -15,12 +15,11 @@ After Wolpert, "Stacked generalization", Neural Networks 5, 1992. The prior coun
 with hardly a hidden label those predict. :math:`a_u` is 1, or, where the metric counts all classes
 alike, inversely proportional to the number of labels of a class, with mean 1.
 
-The heads with a weight are then fitted on all training labels. The logistic ones are fitted a
-second time, with the most confident predictions of the blend as further labels
-(`xtcl.tasks.self_training`): as many as are right in a share of
+The heads with a weight are then fitted on all training labels. Where 80 % of the hidden labels are
+right, the logistic ones on encoders are fitted a second time, with the most confident predictions
+of the blend as further labels (`xtcl.tasks.self_training`): as many as are right in a share of
 `FitConfig.pseudo_label_precision`, by probabilities that hidden labels have calibrated, and none
-below 0.8. There is no second fit where less than 80 % of the hidden labels are right, as in
-`self_train`.
+below 0.8.
 
 Cost: P fits of sampler, encoders and heads with fewer labels. What reads no label is computed once.
 """
@@ -53,6 +52,7 @@ from xtcl.tasks.blend import (
 )
 from xtcl.tasks.logistic import (
     C_VALUES,
+    CV_TOLERANCE,
     Codes,
     Floats,
     LogisticHead,
@@ -72,6 +72,7 @@ from xtcl.tasks.self_training import (
     MIN_CV_ACCURACY,
     SELF_TRAINING_THRESHOLD,
     refit_on,
+    shown_rows,
     threshold_for,
     with_pseudo_labels,
 )
@@ -98,9 +99,6 @@ CLASS_POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """How strongly rare classes may be favoured where the metric counts all classes alike."""
 
 
-_TRAINED = {"uniform": "without", LIKELY: "with"}
-
-
 class Candidate(NamedTuple):
     """A head that could answer: a name for people, its kind, and the blocks that it reads."""
 
@@ -112,14 +110,15 @@ class Candidate(NamedTuple):
 def candidates(blocks: Blocks, heads: Sequence[str]) -> list[Candidate]:
     """What is compared.
 
-    Logistic heads: on all encoders beside the attributes, on those over the given links, on those
-    of them that read no label, on the attributes alone, smoothed or not. Then trees.
+    Logistic heads: on the encoders of the first strategy, and on these with those of each other one
+    or those over likely links, all beside the attributes; on the attributes alone, smoothed or not.
+    Then trees on all encoders.
     """
     attributes = tuple(name for name in ATTRIBUTE_BLOCKS if name in blocks)
     encoders = tuple(name for name in blocks if name not in ATTRIBUTE_BLOCKS)
-    over_links = tuple(name for name in encoders if name != LIKELY)
-    read = dict.fromkeys((encoders, over_links, tuple(n for n in over_links if n == "uniform")))
-    compared = {_name_of(of): (*of, *attributes) for of in read if of}
+    first, others = encoders[:1], encoders[1:]
+    read = [*((*first, other) for other in others), first]
+    compared = {_name_of(of): (*of, *attributes) for of in read}
     if attributes:
         compared |= {"smoothed attributes": attributes, "attributes alone": attributes[:1]}
     found = [Candidate(name, LinearMember.kind, of) for name, of in compared.items()]
@@ -129,12 +128,10 @@ def candidates(blocks: Blocks, heads: Sequence[str]) -> list[Candidate]:
 
 def _name_of(encoders: Sequence[str]) -> str:
     """How people read the encoders that a candidate reads."""
-    if set(encoders) <= {"uniform", LIKELY}:
-        on = [word for name, word in _TRAINED.items() if name in encoders]
-        return f"encoders trained {' and '.join(on)} labels"
-    strategies = [f"{name} positives" for name in encoders if name != LIKELY]
+    strategies = [name.removesuffix("-label-free") for name in encoders if name != LIKELY]
+    over_links = [f"{' and '.join(strategies)} positives"] if strategies else []
     likely = ["likely links"] if LIKELY in encoders else []
-    return f"encoders trained on {' and '.join([*strategies, *likely])}"
+    return f"encoders on {' and '.join([*over_links, *likely])}"
 
 
 def choose_by_hidden_labels(data: TrainingData, config: FitConfig, trial: Trial) -> Selected:
@@ -319,7 +316,7 @@ def mixture_weights(log_likelihood: Floats, prior: Floats, label_weights: Floats
 def fit_blend(
     data: TrainingData, fitted: FittedEmbedding, blend: Blend, precision: float, seed: int
 ) -> BlendedHead:
-    """Fit the heads that have a weight on all training labels, the logistic ones twice.
+    """Fit the heads that have a weight on all training labels, those on encoders twice.
 
     With a `precision` of 1 no prediction becomes a label, and they are fitted once.
     """
@@ -346,7 +343,7 @@ def fit_blend(
 def _fit_again(
     data: TrainingData, rows: HeadRows, head: BlendedHead, precision: float, seed: int
 ) -> BlendedHead:
-    """The logistic heads fitted again, with the confident predictions of the blend as labels."""
+    """The logistic heads on encoders fitted again, with confident predictions as labels."""
     num_nodes = len(rows.embedding)
     compute = head.probabilities(rows, data.graph.num_classes)
     block = scored_rows(rows.embedding.shape[1])
@@ -359,10 +356,21 @@ def _fit_again(
         probabilities, known, data.known_labels, threshold=threshold, seed=seed
     )
 
-    def again(member: LinearMember | TreesMember) -> LinearMember | TreesMember:
-        if not isinstance(member, LinearMember) or len(nodes) == len(data.labelled):
-            return member
-        columns = columns_of(rows.embedding, member.ranges)
-        return replace(member, head=refit_on(member.head, columns, nodes, codes).calibrated())
+    def fitted_again(
+        each: LinearMember | TreesMember, member: BlendMember
+    ) -> LinearMember | TreesMember:
+        if not isinstance(each, LinearMember) or not member.encoders:
+            return each
+        # Labels that are predictions are not worth the many steps to the usual tolerance.
+        again = refit_on(
+            each.head,
+            columns_of(take_rows(rows.embedding, nodes), each.ranges),
+            codes,
+            lambda: columns_of(shown_rows(rows.embedding), each.ranges),
+            tolerance=CV_TOLERANCE,
+        )
+        return replace(each, head=again.calibrated())
 
-    return replace(head, members=tuple(map(again, head.members)))
+    if len(nodes) == len(known):
+        return head
+    return replace(head, members=tuple(map(fitted_again, head.members, head.blend.chosen)))

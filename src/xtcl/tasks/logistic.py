@@ -33,8 +33,8 @@ DEFAULT_C = 3.0  # where no fold can be held out: between the best values on sma
 # A finer grid changes nothing. Rows that are separated without a mistake end at the last value.
 INVERSE_TEMPERATURES = np.exp(np.linspace(-2.5, 2.5, 41)).tolist()
 
-_TOLERANCE = 1e-9  # relative error of the coefficients
-_CV_TOLERANCE = 1e-3  # log-likelihoods of a few hundred rows differ by more between values of C
+HEAD_TOLERANCE = 1e-9  # relative error of the coefficients
+CV_TOLERANCE = 1e-3  # log-likelihoods of a few hundred rows differ by more between values of C
 _STOP_NATS = 20.0  # a C this far below the best log-likelihood has a weight of exp(-20) or less
 _ROUNDING = 1e-12  # a centred row whose length is below this share of its terms is rounding error
 _NUMBERS_PER_BLOCK = 2**22  # of rows that are scored at a time: 32 MiB
@@ -185,7 +185,7 @@ def fit_logistic(
     if not refit and chosen.fold_mean is not None:
         return replace(_head(problem, chosen.fold_mean, chosen), refitted_=False)
     (weights,) = solve_path(
-        rows, codes, num_classes, [chosen.C], _TOLERANCE, start=chosen.fold_mean
+        rows, codes, num_classes, [chosen.C], HEAD_TOLERANCE, start=chosen.fold_mean
     )
     return _head(problem, weights, chosen)
 
@@ -211,10 +211,12 @@ def logistic_path(
     normalise: bool = True,
     device: torch.device | None = None,
     start: LogisticHead | None = None,
+    tolerance: float = HEAD_TOLERANCE,
 ) -> Iterator[LogisticHead]:
     """A converged head for each C, sorted ascending, for callers with a validation set.
 
     The first fit starts at the head `start`, of the same classes, which changes its cost alone.
+    `tolerance` is the relative error of the coefficients.
     """
     problem = prepare_rows(embedding, labels, normalise, device)
     Cs = check_c_values(Cs)
@@ -223,7 +225,7 @@ def logistic_path(
     if start is not None:
         coef, intercept = (torch.from_numpy(x).to(rows) for x in (start.coef_, start.intercept_))
         weights = problem.rotated.rotate(HeadWeights(coef[None], intercept[None]))
-    path = solve_path(rows, problem.codes, len(problem.classes), Cs, _TOLERANCE, start=weights)
+    path = solve_path(rows, problem.codes, len(problem.classes), Cs, tolerance, start=weights)
     for C, fit in zip(Cs, path, strict=True):
         yield _head(problem, fit, ChosenC(C))
 
@@ -301,7 +303,7 @@ def held_out_scores_by_c(
     """Class scores [C, n, classes] of the rows `held_out` [n, d], by fits on other rows."""
     problem = prepare_rows(rows, labels, True, None)
     fits = solve_path(
-        problem.rotated.coordinates, problem.codes, len(problem.classes), Cs, _CV_TOLERANCE
+        problem.rotated.coordinates, problem.codes, len(problem.classes), Cs, CV_TOLERANCE
     )
     heads = (_head(problem, fit, ChosenC(C)) for C, fit in zip(Cs, fits, strict=True))
     return torch.stack([head.decision_tensor(held_out) for head in heads])
@@ -354,7 +356,7 @@ def held_out_scores(
     """
     held_out = (fold_of >= 0).nonzero()[:, 0]
     mask = fold_of != torch.arange(int(fold_of.max()) + 1, device=codes.device)[:, None]
-    for fit in solve_path(rows, codes, num_classes, Cs, _CV_TOLERANCE, mask):
+    for fit in solve_path(rows, codes, num_classes, Cs, CV_TOLERANCE, mask):
         scores = fit.coef @ rows.T + fit.intercept[:, :, None]
         mean = HeadWeights(*(part.mean(dim=0, keepdim=True) for part in fit))
         yield scores[fold_of[held_out], :, held_out], mean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from xtcl.tasks.logistic import (
+    HEAD_TOLERANCE,
     Codes,
     Floats,
     LogisticHead,
@@ -64,7 +66,7 @@ def self_train(
     nodes, codes = with_pseudo_labels(
         probabilities, labeled, labels, threshold=threshold, seed=seed
     )
-    return refit_on(head, rows, nodes, codes)
+    return refit_on(head, take_rows(rows, nodes), codes, lambda: shown_rows(rows))
 
 
 def with_pseudo_labels(
@@ -93,19 +95,39 @@ def threshold_for(probabilities: Floats, labeled: Codes, precision: float) -> fl
     return float(np.nextafter(confidence[taken - 1], 0.0)) if taken else 1.0
 
 
-def refit_on(head: LogisticHead, rows: Tensor, nodes: Codes, codes: Codes) -> LogisticHead:
-    """The head fitted to the labels `codes` of `nodes`, with its C and its calibration."""
+def refit_on(
+    head: LogisticHead,
+    rows: Tensor,
+    codes: Codes,
+    shown: Callable[[], Tensor],
+    *,
+    tolerance: float = HEAD_TOLERANCE,
+) -> LogisticHead:
+    """The head fitted to the labels `codes` of `rows`, with its C and its calibration.
+
+    `shown` gives rows on which the probabilities of both are compared, after the fit.
+    """
     (fit,) = logistic_path(
-        take_rows(rows, nodes), codes, Cs=[head.C_], normalise=head.normalise, start=head
+        rows,
+        codes,
+        Cs=[head.C_],
+        normalise=head.normalise,
+        start=head,
+        tolerance=tolerance,
     )
     factor = head.inverse_temperature_
     if factor > 0:
-        shown = rows[:: max(1, len(rows) // MAX_PSEUDO_LABELS)]
-        calibrated = head.calibrated().decision_tensor(shown).softmax(dim=1)
-        factor = match_temperature(fit.decision_tensor(shown), calibrated)
+        seen = shown()
+        calibrated = head.calibrated().decision_tensor(seen).softmax(dim=1)
+        factor = match_temperature(fit.decision_tensor(seen), calibrated)
     return replace(
         fit,
         cv_accuracy_=head.cv_accuracy_,
         cv_likelihood_=head.cv_likelihood_,
         inverse_temperature_=factor,
     )
+
+
+def shown_rows(rows: Tensor) -> Tensor:
+    """About MAX_PSEUDO_LABELS rows, evenly spread."""
+    return rows[:: max(1, len(rows) // MAX_PSEUDO_LABELS)]

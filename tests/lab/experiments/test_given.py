@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from xtcl.baselines import METHODS, make_method
+from xtcl.baselines import METHODS
 from xtcl.baselines.method import XTCLMethod
+from xtcl.config import FIXED_RULES
 from xtcl.errors import DataError
 from xtcl.graph.datasets.synthetic import block_model
 from xtcl.graph.splits import node_split
 from xtcl.lab.experiments.comparison import Comparison, LinkTable, NodeTable
-from xtcl.lab.experiments.given import given, given_table
+from xtcl.lab.experiments.given import given, given_table, published_method
 from xtcl.progress import Progress
+from xtcl.tasks import make_task
 from xtcl.tasks.training_data import training_data
 
 TABLES = [NodeTable(), LinkTable()]
@@ -38,7 +40,7 @@ def second_fit_is_reached(name: str, monkeypatch: pytest.MonkeyPatch) -> bool:
     graph = block_model(40, num_classes=2, num_attributes=10, mean_degree=6, homophily=0.9)
     side = training_data(graph, node_split(graph, 0.5))
     try:
-        make_method(name).fit(
+        published_method(name, "nodes").fit(
             side, "nodes", seed=0, device=torch.device("cpu"), progress=Progress()
         )
     except ReachedError:
@@ -66,11 +68,15 @@ def test_every_system_has_its_row(table: Comparison) -> None:
 def test_recipes_say_what_xtcl_is_given() -> None:
     for task in ("nodes", "links"):
         for name in ("xtcl-gcn", "xtcl-gat", "xtcl-paper", "xtcl-paper-gat"):
-            method = make_method(name)
+            method = published_method(name, task)
             assert isinstance(method, XTCLMethod)
             recipe, found = method.recipe_for(task), given(name, task)
             assert found.signals == recipe.signals == (task == "links" and "paper" not in name)
             assert found.second_fit == (recipe.self_training_threshold < 1)
+            # The published tables are those of the fixed rules, whatever the default is.
+            assert recipe.hidden_parts == 0
+            if "paper" not in name:
+                assert recipe == make_task(task).named_recipe(FIXED_RULES, method.encoder)
     losses = ("sscl", "sscl-all", "scl", "naive-tcl")
     assert len({given(name, "nodes") for name in losses}) == 1
     signals = [name for name in LinkTable().systems() if given(name, "links").signals]

@@ -10,10 +10,12 @@ from small_runs import shrink_recipes, small_graph
 
 from xtcl.baselines import make_method
 from xtcl.baselines.method import Method
+from xtcl.config import FIXED_RULES
 from xtcl.graph.splits import node_split
 from xtcl.lab.experiments.experiment import Context
 from xtcl.lab.experiments.node_runs import measure_nodes
 from xtcl.model_selection.evaluation import compare
+from xtcl.tasks import make_task
 from xtcl.tasks.blend import Blend, BlendMember
 from xtcl.tasks.results import NodePredictions
 from xtcl.tasks.training_data import TrainingData
@@ -68,7 +70,16 @@ def test_what_hidden_labels_chose_is_kept() -> None:
 def test_ours_have_their_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink_recipes(monkeypatch, epochs=3)
     graph = small_graph()
-    for name, strategy in (("xtcl-gcn", "learned"), ("sscl", "uniform")):
+    for name, known in (
+        ("xtcl-gcn", make_task("nodes").recipe("gcn")),
+        ("sscl", make_task("nodes").named_recipe(FIXED_RULES, "gcn")),
+    ):
         found = measure_nodes(make_method(name), graph, node_split(graph, 0.3), 0, CONTEXT)
-        assert found["recipe"]["strategy"] == strategy
-        assert found["recipe"]["ensembles"][0]["encoders"][0]["training"]["epochs"] == 3
+        recipe = found["recipe"]
+        assert recipe["strategy"] == ("uniform" if name == "sscl" else known.strategy)
+        assert recipe["hidden_parts"] == known.hidden_parts
+        assert [each["training"]["epochs"] for each in recipe["ensembles"][0]["encoders"]] == [
+            3 for _ in known.ensembles[0].encoders
+        ]
+        # What hidden labels chose is kept beside it; fixed rules choose nothing.
+        assert ("choice" in found) is (name == "xtcl-gcn")

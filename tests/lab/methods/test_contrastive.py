@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from small_runs import Recorder, narrow
+from small_runs import Recorder, narrow, shrink_recipes
 
 from xtcl.baselines.contrastive import SSCL, Contrastive
 from xtcl.baselines.method import XTCLGCN
-from xtcl.config import EncoderConfig, FitConfig
+from xtcl.config import FIXED_RULES, EncoderConfig, FitConfig
 from xtcl.errors import DataError, UsageError
 from xtcl.estimator import XTCL
 from xtcl.graph.datasets.synthetic import block_model
@@ -26,7 +26,7 @@ from xtcl.tasks.results import NodePredictions
 from xtcl.tasks.training_data import TrainingData, training_data
 
 CPU = torch.device("cpu")
-RECIPE = narrow(NodeClassification().recipe("gcn"), 4)
+RECIPE = narrow(NodeClassification().named_recipe(FIXED_RULES, "gcn"), 4)
 
 
 def tiny() -> TrainingData:
@@ -96,10 +96,11 @@ def test_they_are_the_estimator_with_a_strategy() -> None:
         assert found.tobytes() == expected.tobytes()
 
 
-def test_without_a_recipe_it_is_that_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_recipe_it_is_that_of_the_fixed_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     side = training_data(FAINT, SPLIT)
     expected = fitted(SCL(RECIPE), side).probabilities
-    monkeypatch.setattr(NodeClassification, "recipe", lambda _, encoder: RECIPE)
+    shrink_recipes(monkeypatch, 4, [NodeClassification])
+    assert SCL().recipe_for("nodes") == SCL(RECIPE).recipe_for("nodes")
     np.testing.assert_array_equal(fitted(SCL(), side).probabilities, expected)
 
 

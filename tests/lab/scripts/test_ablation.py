@@ -12,7 +12,7 @@ import torch
 from small_runs import narrow, python, shrink_recipes, small_graph, small_split
 
 from xtcl.code_digest import source_digest
-from xtcl.config import FitConfig, Similarity
+from xtcl.config import FIXED_RULES, FitConfig, Similarity
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
@@ -53,7 +53,7 @@ ALL = [(task, row) for task, rows in ROWS.items() for row in rows]
 
 
 def default(task: str) -> FitConfig:
-    return make_task(task).recipe(ENCODER)
+    return make_task(task).named_recipe(FIXED_RULES, ENCODER)
 
 
 @pytest.fixture
@@ -233,7 +233,8 @@ TASK = NodeClassification()
 
 
 # Without doubt: it would take back what was learned, and with it what is compared here.
-RECIPE = replace(narrow(TASK.recipe("gcn"), epochs=4), positives=6, downweight=1.0)
+USUAL = narrow(TASK.named_recipe(FIXED_RULES, "gcn"), epochs=4)
+RECIPE = replace(USUAL, positives=6, downweight=1.0)
 
 
 OPTIONS = FitOptions(seed=3)

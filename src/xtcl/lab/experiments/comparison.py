@@ -27,7 +27,7 @@ from xtcl.lab.experiments.experiment import (
     select_datasets,
     select_names,
 )
-from xtcl.lab.experiments.given import what_each_is_given
+from xtcl.lab.experiments.given import published_method, what_each_is_given
 from xtcl.model_selection.evaluation import make_split, score_method, standard_error
 from xtcl.report.charts import DASH, FIRST, OTHER, OURS, page, picture, spread_labels, table
 
@@ -101,7 +101,7 @@ class Comparison(Experiment):
         """One system on one split, of the whole graph or of so many nodes."""
 
         def measure(context: Context) -> Plain:
-            graph, system = context.graph(dataset), make_method(method)
+            graph, system = context.graph(dataset), published_method(method, self.task)
             graph = graph if nodes is None else ego_subgraph(graph, nodes)
             figure, seconds = score_method(
                 graph,

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from xtcl.baselines import make_method
 from xtcl.errors import UsageError
 from xtcl.graph.graph import Graph
 from xtcl.graph.splits import NodeSplit
@@ -23,6 +22,7 @@ from xtcl.lab.experiments.experiment import (
     Selection,
     select_names,
 )
+from xtcl.lab.experiments.given import published_method
 from xtcl.lab.experiments.node_runs import fit_timed
 from xtcl.lab.methods.contrastive import with_truth
 from xtcl.report.charts import page, picture
@@ -131,7 +131,7 @@ def run_node_method(
     graph: Graph, split: NodeSplit, method: str, seed: int, context: Context
 ) -> Plain:
     """Accuracy in percent on test and training nodes, and the seconds of the fit."""
-    system = with_truth(make_method(method), graph)
+    system = with_truth(published_method(method, "nodes"), graph)
     answer, side, seconds = fit_timed(system, graph, split, seed, context)
     figure = 100 * score_test_side(answer, graph, split)["accuracy"]
     return {

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from xtcl.baselines.method import Method
-from xtcl.config import FitConfig
+from xtcl.config import FIXED_RULES, FitConfig
 from xtcl.device import pick_device
 from xtcl.errors import UsageError, XTCLError
 from xtcl.files import atomic_path
@@ -73,7 +73,7 @@ class RowMethod(Method):
 
     def recipe(self, task: str) -> FitConfig:
         """The changed recipe."""
-        return self.row.change(make_task(task).recipe(ENCODER))
+        return self.row.change(make_task(task).named_recipe(FIXED_RULES, ENCODER))
 
     def fit(
         self,

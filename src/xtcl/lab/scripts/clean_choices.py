@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from xtcl.baselines.method import Method
+from xtcl.config import FIXED_RULES
 from xtcl.device import pick_device
 from xtcl.errors import XTCLError
 from xtcl.graph.datasets.load import load_dataset
@@ -118,7 +119,7 @@ class CleanChoices(Method):
 def embeddings(side: TrainingData, options: FitOptions) -> tuple[Tensor, Tensor]:
     """With the learned part in full, and with it downweighted."""
     assert isinstance(options.encoder, str)  # noqa: S101 - it is one of ENCODERS
-    recipe = TASK.recipe(options.encoder)
+    recipe = TASK.named_recipe(FIXED_RULES, options.encoder)
     found = sample_positives(side.graph, TASK, recipe, options)
     fitted = train_ensemble(side.graph, TASK, recipe, recipe.ensembles[0], found, options)
     downweighted = with_downweighted_encoder(fitted, side.graph.num_attributes, recipe.downweight)
@@ -179,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             splits=chosen.splits or SPLITS[dataset],
             device=device,
             conditions={
-                "config": asdict(TASK.recipe(chosen.encoder)),
+                "config": asdict(TASK.named_recipe(FIXED_RULES, chosen.encoder)),
                 **current_conditions(device),
             },
             on_split=on_split,

@@ -30,6 +30,7 @@ from xtcl.baselines.propagation import (
     concatenate_columns,
     smoothed_attributes,
 )
+from xtcl.config import FIXED_RULES
 from xtcl.device import pick_device
 from xtcl.errors import XTCLError
 from xtcl.files import atomic_path
@@ -84,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         record = {
             "seeds": list(range(FIRST_EXPLORATION_SEED, FIRST_EXPLORATION_SEED + chosen.splits)),
             "accuracy": accuracies,
-            "config": asdict(make_task("nodes").recipe("gcn")),
+            "config": asdict(make_task("nodes").named_recipe(FIXED_RULES, "gcn")),
             **current_conditions(device),
         }
         file.append(dataset, record)
@@ -128,7 +129,9 @@ def kinds_of_rows(side: TrainingData, options: FitOptions) -> dict[str, np.ndarr
 
 
 def _embedding(side: TrainingData, options: FitOptions) -> np.ndarray:
-    return fit_task(side, make_task("nodes"), options=options).fitted.embedding.cpu().numpy()
+    task = make_task("nodes")
+    fitted = fit_task(side, task, task.named_recipe(FIXED_RULES, "gcn"), options).fitted
+    return np.asarray(fitted.embedding.cpu().numpy())
 
 
 def c_by_hiding(side: TrainingData, seed: int, options: FitOptions) -> dict[str, float]:

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from xtcl.config import FIXED_RULES
 from xtcl.device import pick_device
 from xtcl.errors import XTCLError
 from xtcl.graph.datasets.load import load_dataset
@@ -64,12 +65,12 @@ def measure(graph: Graph, task: str, seed: int, device: torch.device) -> dict[st
     """The share of right positives on one split, and for nodes what follows from it."""
     split = make_split(graph, task, seed)
     chosen = make_task(task)
-    options = FitOptions(seed=seed, device=device)
+    recipe, options = chosen.named_recipe(FIXED_RULES, "gcn"), FitOptions(seed=seed, device=device)
     side = training_data(graph, split)
     if isinstance(split, LinkSplit):
-        found = sample_positives(side.graph, chosen, chosen.recipe("gcn"), options)
+        found = sample_positives(side.graph, chosen, recipe, options)
         return {"purity": share_of_test_links(found.positives, split)}
-    fitted = fit_task(side, chosen, options=options)
+    fitted = fit_task(side, chosen, recipe, options)
     positives, answer = fitted.fitted.positives, fitted.answer
     assert isinstance(answer, NodePredictions)  # noqa: S101 - a node split has seen to it
     purity = share_of_same_class(positives, split, graph)

@@ -72,11 +72,13 @@ class RelationStore:
     so a file is never out of date: what changed has another name. Files appear whole or not at all,
     and two writers of one name write the same. `limit` is the most bytes of all files together;
     opening the store or writing to it removes those that were not used for longest. Relations of
-    the user are stored if they declare themselves cacheable and their source can be read.
+    the user are stored if they declare themselves cacheable and their source can be read. A store
+    that is removed with the process that made it need not be `durable`: no file is synced.
     """
 
     folder: Path
     limit: int | None = None
+    durable: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "folder", Path(self.folder))
@@ -176,7 +178,7 @@ class RelationStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         with (
             suppress(_IncompleteError),
-            atomic_path(path) as temporary,
+            atomic_path(path, durable=self.durable) as temporary,
             PairsWriter(temporary, described, wanted) as writer,
         ):
             yield writer
